@@ -1,0 +1,68 @@
+# Every target sets up .venv by itself; only Python 3.11 or newer and make have to be there.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+# CUDA=none|12|13 picks the CuPy to install; left out, it is the newest that the NVIDIA driver can run.
+CUDA ?= $(shell nvidia-smi 2>/dev/null | sed -n 's/.*CUDA[A-Za-z ]*Version: *\([0-9][0-9]*\).*/\1/p' | \
+	awk '$$1 >= 13 { print 13; found = 1 } $$1 == 12 { print 12; found = 1 } END { if (!found) print "none" }')
+CUDA := $(CUDA)
+EXTRAS_none := test
+EXTRAS_12 := test,cuda12
+EXTRAS_13 := test,cuda13
+EXTRAS := $(EXTRAS_$(CUDA))
+ifeq ($(EXTRAS),)
+$(error CUDA=$(CUDA) is not one of none, 12, 13)
+endif
+READY := $(VENV)/ready-cuda-$(CUDA)
+
+.PHONY: help lab test climb doctor lint format clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make lab      open the notebooks in JupyterLab"
+	@echo "make climb    run the ladder of kernels in the terminal; ARGS='--size 512' passes arguments on"
+	@echo "make doctor   check what this machine has, and say what to do about the rest"
+	@echo "make test     lint, test the package, and run every notebook"
+	@echo "make lint     check style;  make format  rewrite to it"
+	@echo "make clean    remove .venv and caches"
+	@echo
+	@echo "PYTHON=...           the interpreter that makes .venv (now $(PYTHON))"
+	@echo "CUDA=none|12|13      the CuPy that goes into .venv (now $(CUDA))"
+
+# Two CuPy wheels break each other, so the one of another CUDA goes first.
+$(READY): pyproject.toml
+	@command -v $(PYTHON) >/dev/null || \
+		{ echo "$(PYTHON) was not found: install Python 3.11 or newer, or name one: make PYTHON=/path/to/python3"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("gemmlab needs Python 3.11 or newer, but $(PYTHON) is %d.%d: name another: make PYTHON=python3.12" % sys.version_info[:2])'
+	$(PYTHON) -m venv $(VENV)
+	@rm -f $(VENV)/ready-cuda-*
+	$(BIN)/python -m pip uninstall --quiet --yes cupy-cuda12x cupy-cuda13x
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(EXTRAS)]'
+	@touch $@
+
+lab: $(READY)
+	$(BIN)/jupyter lab --notebook-dir=. notebooks $(ARGS)
+
+climb: $(READY)
+	$(BIN)/python -m gemmlab climb $(ARGS)
+
+doctor: $(READY)
+	$(BIN)/python -m gemmlab doctor $(ARGS)
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+test: lint
+	$(BIN)/python -m pytest tests
+	$(BIN)/python -m pytest --nbval-lax --nbval-current-env -x notebooks
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
