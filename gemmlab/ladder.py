@@ -1,0 +1,187 @@
+"""The rungs of the ladder: for each its source, entry, tile parameters, launch geometry and what it asks of the GPU."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gemmlab.gemm import Gemm
+from gemmlab.gpus import architecture
+
+PACKAGE = Path(__file__).parent
+# An installed package carries the kernels inside itself; a checkout keeps them beside it.
+KERNEL_FOLDERS = (PACKAGE / "kernels", PACKAGE.parent / "kernels")
+
+Extent = tuple[int, int, int]
+Tile = Mapping[str, int]
+
+
+class Geometry(NamedTuple):
+    """A launch: blocks in the grid, threads in a block, both (x, y, z), and bytes of dynamic shared memory."""
+
+    grid: Extent
+    block: Extent
+    shared_mem: int
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One kernel of the ladder, and how to launch it.
+
+    `tile` holds the macros that size its tiles, with their defaults; `requires` is the oldest architecture that runs
+    it; `block` and `grid` are its launch geometry, from a full tile.
+    """
+
+    number: int
+    name: str
+    idea: str
+    entry: str
+    tile: Tile
+    block: Callable[[Tile], Extent]
+    grid: Callable[[Gemm, Tile], Extent]
+    requires: str = "sm_75"
+
+    @property
+    def source_file(self) -> str:
+        """The name of the kernel's file, which the rung's notebook shares."""
+        return f"{self.number:02d}_{self.name}.cu"
+
+    def source(self) -> str:
+        """Return the CUDA C++ source. Raises FileNotFoundError that names the places where it was looked for."""
+        for folder in KERNEL_FOLDERS:
+            path = folder / self.source_file
+            if path.is_file():
+                return path.read_text(encoding="utf-8")
+        raise FileNotFoundError(
+            f"{self.source_file} is in none of {', '.join(map(str, KERNEL_FOLDERS))}: install gemmlab again"
+        )
+
+    def full_tile(self, tile: Tile | None = None) -> dict[str, int]:
+        """Return every tile parameter: those given, and this rung's defaults for the rest.
+
+        Raises ValueError, with the rule and both numbers, for an unknown or non-positive parameter, or a block that
+        no GPU launches.
+        """
+        given = dict(tile or {})
+        for name, value in given.items():
+            if name not in self.tile:
+                raise ValueError(f"rung {self.number} ({self.name}) has no tile parameter {name!r}; "
+                                 f"it has {', '.join(self.tile)}")
+            if not isinstance(value, int | np.integer) or value < 1:
+                raise ValueError(f"{name} is {value!r}, but must be an integer of at least 1")
+        full = {name: int(given.get(name, default)) for name, default in self.tile.items()}
+        self._check_block(full)
+        return full
+
+    def options(self, tile: Tile | None = None) -> tuple[str, ...]:
+        """Return the compiler options that set the tile, such as ('-DBX=32', '-DBY=32'). Raises as full_tile does."""
+        return tuple(f"-D{name}={value}" for name, value in self.full_tile(tile).items())
+
+    def geometry(self, problem: Gemm, tile: Tile | None = None) -> Geometry:
+        """Return the launch that covers every output of `problem`.
+
+        Raises ValueError as full_tile does, and for a grid larger than a GPU takes.
+        """
+        full = self.full_tile(tile)
+        grid, block = self.grid(problem, full), self.block(full)
+        limits = architecture(self.requires).max_grid
+        for axis, blocks, threads, most in zip("xyz", grid, block, limits, strict=True):
+            if blocks > most:
+                raise ValueError(f"the grid would have {blocks} blocks along {axis}, but a GPU takes at most {most}: "
+                                 f"choose a larger tile than {_written(full)} or a smaller C than {problem.M} x {problem.N}")
+            if blocks * threads > 2**31:
+                raise ValueError(f"{blocks} blocks of {threads} threads along {axis} pass 2^31, the end of a 32-bit "
+                                 "int: choose block sizes that are powers of two")
+        return Geometry(grid, block, shared_mem=0)
+
+    def runs_on(self, arch: str) -> bool:
+        """Say whether an architecture such as 'sm_90' is at least the one that this rung requires."""
+        return _generation(arch) >= _generation(self.requires)
+
+    def _check_block(self, tile: Tile) -> None:
+        limits = architecture(self.requires)
+        block = self.block(tile)
+        for axis, threads, most in zip("xyz", block, limits.max_block, strict=True):
+            if threads > most:
+                raise ValueError(f"{_written(tile)} makes a block of {threads} threads along {axis}, but a GPU takes at "
+                                 f"most {most}")
+        threads = math.prod(block)
+        if threads > limits.max_threads_per_block:
+            raise ValueError(f"{_written(tile)} makes a block of {threads} threads, but a GPU takes at most "
+                             f"{limits.max_threads_per_block}")
+
+
+def arguments(problem: Gemm, A: Any, B: Any, C: Any) -> tuple[Any, ...]:
+    """Return a launch's arguments in the order that all rungs share, (M, N, K, alpha, A, B, beta, C).
+
+    A, B and C are device arrays. The factors are float32 scalars, because a Python float reaches a kernel's `float`
+    parameter as the first half of a double, which for most values reads as 0.0.
+    """
+    M, N, K = np.int32(problem.M), np.int32(problem.N), np.int32(problem.K)
+    return M, N, K, np.float32(problem.alpha), A, B, np.float32(problem.beta), C
+
+
+def rung(which: int | str) -> Rung:
+    """Return a rung by number or by name. Raises ValueError that lists the known rungs."""
+    for candidate in RUNGS:
+        if which in (candidate.number, str(candidate.number), candidate.name):
+            return candidate
+    known = ", ".join(f"{candidate.number} ({candidate.name})" for candidate in RUNGS)
+    raise ValueError(f"there is no rung {which!r}; known: {known}")
+
+
+def rungs(selection: str) -> tuple[Rung, ...]:
+    """Return the rungs of a selection such as '0-1' or '0,coalesced', in the order given.
+
+    Raises ValueError for an unknown rung, an empty part, or a range that runs backwards.
+    """
+    return tuple(chosen for part in selection.split(",") for chosen in _range(part.strip(), selection))
+
+
+def _range(part: str, selection: str) -> tuple[Rung, ...]:
+    if not part:
+        raise ValueError(f"{selection!r} selects no rung before or after a comma: write, say, 0-1 or 0,1")
+    first, dash, last = part.partition("-")
+    low = rung(first)
+    high = rung(last) if dash else low
+    if low.number > high.number:
+        raise ValueError(f"{part!r} runs backwards: write {high.number}-{low.number}")
+    return tuple(known for known in RUNGS if low.number <= known.number <= high.number)
+
+
+def _written(tile: Tile) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in tile.items())
+
+
+def _generation(arch: str) -> int:
+    return int(architecture(arch).name.removeprefix("sm_"))
+
+
+def _blocks(outputs: int, tile: int) -> int:
+    return -(-outputs // tile)
+
+
+RUNGS: tuple[Rung, ...] = (
+    Rung(
+        number=0,
+        name="naive",
+        idea="one thread computes one output; the lanes of a warp stand in 32 rows",
+        entry="gemm_naive",
+        tile=MappingProxyType({"BX": 32, "BY": 32}),
+        block=lambda tile: (tile["BX"], tile["BY"], 1),
+        grid=lambda problem, tile: (_blocks(problem.M, tile["BX"]), _blocks(problem.N, tile["BY"]), 1),
+    ),
+    Rung(
+        number=1,
+        name="coalesced",
+        idea="the lanes of a warp stand in 32 columns, so that what they read of B and write to C lies side by side",
+        entry="gemm_coalesced",
+        tile=MappingProxyType({"BX": 32, "BY": 32}),
+        block=lambda tile: (tile["BX"], tile["BY"], 1),
+        grid=lambda problem, tile: (_blocks(problem.N, tile["BX"]), _blocks(problem.M, tile["BY"]), 1),
+    ),
+)
