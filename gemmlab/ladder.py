@@ -91,8 +91,8 @@ class Rung:
         limits = architecture(self.requires).max_grid
         for axis, blocks, threads, most in zip("xyz", grid, block, limits, strict=True):
             if blocks > most:
-                raise ValueError(f"the grid would have {blocks} blocks along {axis}, but a GPU takes at most {most}: "
-                                 f"choose a larger tile than {_written(full)} or a smaller C than {problem.M} x {problem.N}")
+                raise ValueError(f"{_written(full)} makes a grid of {blocks} blocks along {axis}, but a GPU takes at "
+                                 f"most {most}: choose a larger tile or a smaller C than {problem.M} x {problem.N}")
             if blocks * threads > 2**31:
                 raise ValueError(f"{blocks} blocks of {threads} threads along {axis} pass 2^31, the end of a 32-bit "
                                  "int: choose block sizes that are powers of two")
@@ -107,8 +107,8 @@ class Rung:
         block = self.block(tile)
         for axis, threads, most in zip("xyz", block, limits.max_block, strict=True):
             if threads > most:
-                raise ValueError(f"{_written(tile)} makes a block of {threads} threads along {axis}, but a GPU takes at "
-                                 f"most {most}")
+                raise ValueError(f"{_written(tile)} makes a block of {threads} threads along {axis}, but a GPU takes "
+                                 f"at most {most}")
         threads = math.prod(block)
         if threads > limits.max_threads_per_block:
             raise ValueError(f"{_written(tile)} makes a block of {threads} threads, but a GPU takes at most "
