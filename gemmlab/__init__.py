@@ -7,9 +7,8 @@ from typing import Any
 
 
 def __getattr__(name: str) -> Any:
-    # The backend is chosen when `cp` is first asked for, so that a machine with a broken CuPy can still import gemmlab.
     if name == "cp":
-        from gemmlab.backend import cp
+        from gemmlab import backend
 
-        return cp
-    raise AttributeError(f"module 'gemmlab' has no attribute {name!r}")
+        return backend.cp
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
