@@ -29,9 +29,7 @@ class Architecture:
     register_allocation_unit: int = 256  # registers are handed to a warp in multiples of this
     subpartitions: int = 4  # a multiprocessor's warps are dealt over this many equal register files
     warp_size: int = 32
-    source: str = (
-        "CUDA Programming Guide 13, appendix Compute Capabilities; allocation units: CUDA Occupancy Calculator 11"
-    )
+    source: str = "CUDA Programming Guide 13, Compute Capabilities; allocation units: cuda_occupancy.h of CUDA 13.0"
 
 
 @dataclass(frozen=True)
@@ -111,8 +109,8 @@ GPUS: Mapping[str, GPU] = MappingProxyType({
             Ceilings(61.7e12, 4280e9, 8160e9,
                      "NVIDIA H200, 2026-11-29, driver 580.159.04, CUDA 13.0, 1980 MHz: FMA from registers, "
                      "device-to-device copy (4,180 to 4,280 GB/s), 16-byte reads of L2 (8,100 to 8,160 GB/s)")),
-        GPU("B200", ("NVIDIA B200",), "sm_100", 148, 75e12, 8000e9, 126 * MIB,
-            "NVIDIA HGX B200 datasheet"),
+        GPU("B200", ("NVIDIA B200",), "sm_100", 148, 75e12, 7700e9, 126 * MIB,
+            "NVIDIA HGX B200 datasheet, an eighth of eight GPUs; Blackwell Tuning Guide (L2)"),
     )
 })
 
@@ -138,4 +136,4 @@ def gpu(name: str) -> GPU:
 
 def _bare(name: str) -> str:
     words = name.lower().replace("-", " ").split()
-    return " ".join(word for word in words if word not in ("nvidia", "tesla", "geforce"))
+    return " ".join(word for word in words if word not in ("nvidia", "tesla", "geforce", "rtx"))

@@ -1,24 +1,28 @@
-"""CUDA C++ source to PTX, and to the registers, spills and shared memory of an architecture, with no GPU and no driver."""
+"""CUDA C++ source to PTX, and to registers, spills and shared memory, by NVRTC: no GPU and no driver needed."""
 
+import difflib
 import functools
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-
-from cuda import pathfinder
+from types import ModuleType
 
 SOURCE_NAME = "kernel.cu"
 
-_ARCHITECTURE = re.compile(r"(?:sm|compute)_(\d{2,3}[af]?)")
-_OPTION_NAMES = {
-    "arch": ("-arch", "--gpu-architecture"),
-    "std": ("-std", "--std"),
-    "lineinfo": ("-lineinfo", "--generate-line-info"),
+_ARCHITECTURE = re.compile(r"(?:sm|compute)_(\d{2,3})([af]?)")
+_OPTION_KINDS = {
+    "-arch": "architecture",
+    "--gpu-architecture": "architecture",
+    "-std": "standard",
+    "--std": "standard",
+    "-lineinfo": "lines",
+    "--generate-line-info": "lines",
 }
+_DEFAULT_OPTIONS = {"standard": "-std=c++17", "lines": "-lineinfo"}
 
 
 class CompileError(Exception):
-    """NVRTC refused a source. `str()` is NVRTC's log beside the lines it speaks of; `.log` is the log alone."""
+    """NVRTC refused a source. `str()` is its log with the lines of the source it speaks of; `.log` is the log alone."""
 
     def __init__(self, message: str, log: str = "", source: str = ""):
         super().__init__(message)
@@ -31,17 +35,20 @@ class CompilerUnavailable(RuntimeError):
 
 
 class KernelNotFound(LookupError):
-    """The source compiles, and defines no kernel of the name asked for; `.kernels` are the names it does define."""
+    """A source that compiles defines no kernel of the name asked for; `.kernels` are the names that it does define."""
 
     def __init__(self, entry: str, kernels: Iterable[str]):
         self.entry = entry
         self.kernels = tuple(kernels)
-        super().__init__(_no_such_kernel(entry, self.kernels))
+        super().__init__(_why_not_found(entry, self.kernels))
 
 
 @dataclass(frozen=True)
 class KernelResources:
-    """What one kernel takes: 32-bit registers and bytes of local memory a thread, bytes of static shared memory a block."""
+    """What ptxas gave one kernel: registers and bytes of local memory a thread, bytes of static shared memory a block.
+
+    Functions that the kernel calls and that were not inlined are not counted in.
+    """
 
     registers: int
     stack_bytes: int
@@ -53,23 +60,21 @@ class KernelResources:
 def compile_ptx(source: str, options: tuple[str, ...] = (), arch: str = "sm_90") -> str:
     """Return the PTX of a CUDA C++ source for `arch` ('sm_90' or 'compute_90'), with `.loc` lines.
 
-    C++17 unless an option says otherwise; CUDA's headers are found where they are installed. Raises CompileError with
-    NVRTC's log, ValueError for an unknown architecture, an empty source or an option that sets the architecture.
+    The source is C++17 unless an option says otherwise. Raises CompileError when NVRTC refuses it; ValueError for an
+    empty source, an unknown architecture or an option that sets one; CompilerUnavailable where NVRTC is not installed.
     """
-    _check_source(source)
-    options = _checked_options(options)
-    return _compile(source, options, f"compute_{_architecture_number(arch)}")[0]
+    ptx, _ = _compile(_checked_source(source), _checked_options(options), f"compute_{_compute_capability(arch)}")
+    return ptx
 
 
 def resources(source: str, entry: str, options: tuple[str, ...] = (), arch: str = "sm_90") -> KernelResources:
-    """Return what ptxas reports for the kernel `entry` on the real architecture `arch`.
+    """Return what the kernel `entry` takes on the architecture `arch`, as ptxas counts it.
 
     Raises what compile_ptx raises, CompileError also for what only ptxas refuses (too much static shared memory), and
     KernelNotFound when the source defines no kernel of that name.
     """
-    _check_source(source)
-    options = _checked_options(options) + ("--ptxas-options=-v",)
-    log = _compile(source, options, f"sm_{_architecture_number(arch)}")[1]
+    options = (*_checked_options(options), "--ptxas-options=-v")
+    _, log = _compile(_checked_source(source), options, f"sm_{_compute_capability(arch)}")
     kernels = _parse_ptxas(log)
     if entry not in kernels:
         raise KernelNotFound(entry, kernels)
@@ -78,7 +83,8 @@ def resources(source: str, entry: str, options: tuple[str, ...] = (), arch: str 
 
 def version() -> tuple[int, int]:
     """Return NVRTC's (major, minor) version, which is that of its CUDA toolkit."""
-    return tuple(_call("nvrtcVersion"))
+    major, minor = _call("nvrtcVersion")
+    return major, minor
 
 
 @functools.cache
@@ -89,35 +95,39 @@ def supported_architectures() -> tuple[str, ...]:
 
 @functools.lru_cache(maxsize=256)
 def _compile(source: str, options: tuple[str, ...], arch: str) -> tuple[str, str]:
-    """Return (PTX, log)."""
-    nvrtc = _bindings()
-    arguments = [option.encode() for option in (f"-arch={arch}", *_default_options(options), *options)]
+    """Return the PTX and the log. A real architecture (sm_90) makes NVRTC run ptxas as well, a virtual one does not."""
+    all_options = (f"-arch={arch}", *_default_options(options), *options, *_include_options())
+    arguments = [option.encode() for option in all_options]
     program = _call("nvrtcCreateProgram", source.encode(), SOURCE_NAME.encode(), 0, [], [])
     try:
-        status = nvrtc.nvrtcCompileProgram(program, len(arguments), arguments)[0]
+        (status,) = _bindings().nvrtcCompileProgram(program, len(arguments), arguments)
         log = _text("nvrtcGetProgramLogSize", "nvrtcGetProgramLog", program)
-        if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-            raise CompileError(_message(log, source) or status.name, log, source)
-        return _text("nvrtcGetPTXSize", "nvrtcGetPTX", program), log
+        ptx = _text("nvrtcGetPTXSize", "nvrtcGetPTX", program)
     finally:
-        nvrtc.nvrtcDestroyProgram(program)
+        _call("nvrtcDestroyProgram", program)
+    if status.value:
+        raise CompileError(_message(log, source, ptx) or status.name, log, source)
+    if not ptx:
+        raise ValueError(f"options {options} make NVRTC write something other than PTX: leave out -dlto and -optix-ir")
+    return ptx, log
 
 
-def _default_options(options: tuple[str, ...]) -> list[str]:
+def _default_options(options: tuple[str, ...]) -> tuple[str, ...]:
     given = {_option_kind(option) for option in options}
-    defaults = {"std": "-std=c++17", "lineinfo": "-lineinfo"}
-    return [option for kind, option in defaults.items() if kind not in given] + list(_include_options())
+    return tuple(option for kind, option in _DEFAULT_OPTIONS.items() if kind not in given)
+
+
+def _option_kind(option: str) -> str | None:
+    return _OPTION_KINDS.get(option.strip().partition("=")[0])
 
 
 @functools.cache
 def _include_options() -> tuple[str, ...]:
-    found = (pathfinder.find_nvidia_header_directory(name) for name in ("cudart", "cccl"))
-    return tuple(f"-I{directory}" for directory in found if directory)
+    """Where CUDA's headers are installed, by pip, by conda or as a toolkit; none of them is needed."""
+    from cuda import pathfinder
 
-
-def _option_kind(option: str) -> str | None:
-    name = re.split(r"[=\s]", option.strip(), maxsplit=1)[0]
-    return next((kind for kind, names in _OPTION_NAMES.items() if name in names), None)
+    directories = (pathfinder.find_nvidia_header_directory(name) for name in ("cudart", "cccl"))
+    return tuple(f"-I{directory}" for directory in directories if directory)
 
 
 def _checked_options(options: Iterable[str]) -> tuple[str, ...]:
@@ -126,51 +136,78 @@ def _checked_options(options: Iterable[str]) -> tuple[str, ...]:
     options = tuple(options)
     for option in options:
         if not isinstance(option, str):
-            raise TypeError(f"every compiler option must be a string, but {option!r} is a {type(option).__name__}")
-        if _option_kind(option) == "arch":
-            raise ValueError(
-                f"option {option!r} sets the architecture, which the backend sets itself: leave it out of the options"
-            )
+            raise TypeError(f"a compiler option must be a string, but {option!r} is of type {type(option).__name__}")
+        if _option_kind(option) == "architecture":
+            raise ValueError(f"leave {option!r} out of the options: the architecture is no option, it follows from the "
+                             "GPU that the kernel is compiled for")
     return options
 
 
-def _check_source(source: str) -> None:
+def _checked_source(source: str) -> str:
     if not isinstance(source, str):
         raise TypeError(f"a CUDA source must be a str, not {type(source).__name__}")
     if not source.strip():
         raise ValueError("the CUDA source is empty: it must define at least one __global__ function")
     if "\0" in source:
-        raise ValueError(f"the CUDA source holds a NUL character on line {_line_of(source, source.index(chr(0)))}")
+        line = source.count("\n", 0, source.index("\0")) + 1
+        raise ValueError(f"line {line} of the CUDA source holds a NUL character, where C++ would stop reading")
+    return source
 
 
-def _line_of(text: str, position: int) -> int:
-    return text.count("\n", 0, position) + 1
-
-
-def _architecture_number(arch: str) -> str:
+def _compute_capability(arch: str) -> str:
     match = _ARCHITECTURE.fullmatch(arch)
-    if match is None or f"sm_{match[1].rstrip('af')}" not in supported_architectures():
-        raise ValueError(f"NVRTC {'.'.join(map(str, version()))} does not compile for {arch!r}; "
-                         f"it knows {', '.join(supported_architectures())}")
-    return match[1]
+    if match is None or f"sm_{match[1]}" not in supported_architectures():
+        raise ValueError(f"NVRTC {'.'.join(map(str, version()))} does not compile for {arch!r}, only for "
+                         f"{', '.join(supported_architectures())}")
+    return match[1] + match[2]
 
 
-def _message(log: str, source: str) -> str:
-    """NVRTC's log, without ptxas's statistics, with the source line under each message that lacks it."""
+def _message(log: str, source: str, ptx: str) -> str:
+    """NVRTC's log without ptxas's statistics, each located message followed by its line of the source, and a cure."""
     lines = [line for line in log.splitlines() if not line.startswith(("ptxas info", "ptxas         ."))]
-    source_lines = source.splitlines()
     shown = []
-    for line, following in zip(lines, [*lines[1:], ""]):
+    for line, following in zip(lines, [*lines[1:], ""], strict=True):
         shown.append(line)
-        located = re.match(rf"{re.escape(SOURCE_NAME)}\((\d+)\): ", line)
-        if located and not following.startswith(" ") and int(located[1]) <= len(source_lines):
-            shown.append(f"  {source_lines[int(located[1]) - 1]}")
-    return "\n".join(shown).strip()
+        located = _located_line(line, ptx)
+        already_quoted = following.startswith(" ")
+        if located and not already_quoted:
+            shown.append(_quoted(located, source))
+    return "\n".join([*shown, *_cures(log)]).strip()
+
+
+def _located_line(message: str, ptx: str) -> int | None:
+    """The line of the source that a message of the compiler, or of ptxas about the PTX, speaks of."""
+    if match := re.match(rf"{re.escape(SOURCE_NAME)}\((\d+)\): ", message):
+        return int(match[1])
+    if match := re.match(r"ptxas .*\bline (\d+);", message):
+        above = "\n".join(ptx.split("\n")[: int(match[1])])
+        file_number = re.search(rf'^\s*\.file\s+(\d+)\s+"[^"]*{re.escape(SOURCE_NAME)}"', ptx, re.MULTILINE)
+        locations = re.findall(rf"^\s*\.loc\s+{file_number[1]}\s+(\d+)", above, re.MULTILINE) if file_number else []
+        return int(locations[-1]) if locations else None
+    return None
+
+
+def _quoted(line: int, source: str) -> str:
+    text = source.split("\n")[line - 1 : line]
+    return f"  {SOURCE_NAME}({line}): {text[0].strip() if text else ''}"
+
+
+def _cures(log: str) -> list[str]:
+    cures = []
+    if match := re.search(r"too much shared data \(0x(\w+) bytes, 0x(\w+) max\)", log):
+        needed, limit = (int(number, 16) for number in match.groups())
+        cures.append(f"A block declares {needed} bytes of __shared__ arrays and may declare {limit}: make the tiles "
+                     "smaller, or use extern __shared__ memory with the opt-in to more.")
+    if re.search(r"(?:cannot|could not) open source file", log):
+        cures.append("CUDA's headers come with: pip install nvidia-cuda-runtime nvidia-cuda-cccl nvidia-cuda-crt. "
+                     "The host's are not for kernels: sqrtf, printf and the like need no header, and <cstdint> is "
+                     "<cuda/std/cstdint> there.")
+    return cures
 
 
 def _parse_ptxas(log: str) -> dict[str, KernelResources]:
-    sections = re.split(r"Compiling entry function '([^']+)' for '[^']+'", log)[1:]
-    return {name: _parse_section(text) for name, text in zip(sections[::2], sections[1::2])}
+    sections = re.split(r"Compiling entry function '([^']+)'", log)[1:]
+    return {name: _parse_section(text) for name, text in zip(sections[::2], sections[1::2], strict=True)}
 
 
 def _parse_section(text: str) -> KernelResources:
@@ -187,25 +224,34 @@ def _parse_section(text: str) -> KernelResources:
     )
 
 
-def _no_such_kernel(entry: str, kernels: tuple[str, ...]) -> str:
+def _why_not_found(entry: str, kernels: tuple[str, ...]) -> str:
     if not kernels:
-        return f"no kernel {entry!r}: the source defines no kernel at all; a kernel is declared __global__ void"
-    mangled = [name for name in kernels if re.match(rf"_Z{len(entry)}{re.escape(entry)}(?!\w*{entry})", name)]
-    if mangled:
-        return (f'no kernel {entry!r}: C++ named it {mangled[0]!r}; '
-                f'put extern "C" before it: extern "C" __global__ void {entry}(...)')
-    return f"no kernel {entry!r}: the source defines {', '.join(kernels)}; is the name misspelt, or extern \"C\" missing?"
+        return f"no kernel {entry!r}: the source defines none; a kernel is a function declared __global__ void"
+    plain_names = {_plain_name(kernel): kernel for kernel in kernels}
+    if entry in plain_names:
+        return (f"no kernel {entry!r}: C++ changed its name to {plain_names[entry]!r}; keep it with "
+                f'extern "C" __global__ void {entry}(...)')
+    close = difflib.get_close_matches(entry, plain_names, n=1)
+    hint = f"did you mean {close[0]!r}?" if close else 'is the name misspelt, or extern "C" missing?'
+    return f"no kernel {entry!r}: the source defines {', '.join(kernels)}; {hint}"
+
+
+def _plain_name(kernel: str) -> str:
+    """The name as written, from one that C++ mangled: the Itanium ABI puts its length before it, as in _Z4gemmPf."""
+    match = re.match(r"_Z(\d+)", kernel)
+    return kernel[match.end() : match.end() + int(match[1])] if match else kernel
 
 
 @functools.cache
-def _bindings():
+def _bindings() -> ModuleType:
     try:
         from cuda.bindings import nvrtc
+
         nvrtc.nvrtcVersion()
     except (ImportError, RuntimeError) as error:
         raise CompilerUnavailable(
             f"NVRTC, NVIDIA's run-time compiler, cannot be loaded ({error}). On Linux and Windows: "
-            "pip install cuda-bindings nvidia-cuda-nvrtc. NVIDIA ships none for macOS: use Linux, Windows or Colab."
+            "pip install cuda-bindings nvidia-cuda-nvrtc. NVIDIA makes none for macOS: use Linux, Windows or Colab."
         ) from None
     return nvrtc
 
@@ -218,7 +264,8 @@ def _call(function: str, *arguments):
 
 
 def _text(size_function: str, function: str, program) -> str:
-    # NVRTC writes into the buffer, so it must not be a bytes object that Python shares: b"\0" is rewritten with itself.
+    # NVRTC writes into the buffer. Python shares the one bytes object of each single byte, so only a lone zero,
+    # which NVRTC overwrites with zero, is safe to pass.
     buffer = b"\0" * _call(size_function, program)
     _call(function, program, buffer)
     return buffer.decode(errors="replace").replace("\0", "")
