@@ -61,8 +61,10 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _cube(text: str) -> tuple[int, int, int]:
-    N = int(text)
-    return N, N, N
+    try:
+        return (int(text),) * 3
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not an integer, such as 512") from None
 
 
 def _shape(text: str) -> tuple[int, int, int]:
