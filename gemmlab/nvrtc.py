@@ -106,7 +106,7 @@ def _compile(source: str, options: tuple[str, ...], arch: str) -> tuple[str, str
     finally:
         _call("nvrtcDestroyProgram", program)
     if status.value:
-        raise CompileError(_message(log, source, ptx) or status.name, log, source)
+        raise CompileError(_message(log, source, options, ptx) or status.name, log, source)
     if not ptx:
         raise ValueError(f"options {options} make NVRTC write something other than PTX: leave out -dlto and -optix-ir")
     return ptx, log
@@ -162,7 +162,7 @@ def _compute_capability(arch: str) -> str:
     return match[1] + match[2]
 
 
-def _message(log: str, source: str, ptx: str) -> str:
+def _message(log: str, source: str, options: tuple[str, ...], ptx: str) -> str:
     """NVRTC's log without ptxas's statistics, each located message followed by its line of the source, and a cure."""
     lines = [line for line in log.splitlines() if not line.startswith(("ptxas info", "ptxas         ."))]
     shown = []
@@ -172,7 +172,7 @@ def _message(log: str, source: str, ptx: str) -> str:
         already_quoted = following.startswith(" ")
         if located and not already_quoted:
             shown.append(_quoted(located, source))
-    return "\n".join([*shown, *_cures(log)]).strip()
+    return "\n".join([*shown, *_cures(log, options)]).strip()
 
 
 def _located_line(message: str, ptx: str) -> int | None:
@@ -192,7 +192,7 @@ def _quoted(line: int, source: str) -> str:
     return f"  {SOURCE_NAME}({line}): {text[0].strip() if text else ''}"
 
 
-def _cures(log: str) -> list[str]:
+def _cures(log: str, options: tuple[str, ...]) -> list[str]:
     cures = []
     if match := re.search(r"too much shared data \(0x(\w+) bytes, 0x(\w+) max\)", log):
         needed, limit = (int(number, 16) for number in match.groups())
@@ -202,6 +202,10 @@ def _cures(log: str) -> list[str]:
         cures.append("CUDA's headers come with: pip install nvidia-cuda-runtime nvidia-cuda-cccl nvidia-cuda-crt. "
                      "The host's are not for kernels: sqrtf, printf and the like need no header, and <cstdint> is "
                      "<cuda/std/cstdint> there.")
+    macros = [option for option in options if option.startswith("-D")]
+    if macros and "__nv_nvrtc_builtin_header.h(" in log:
+        cures.append(f"One of the options {' '.join(macros)} redefines a name of NVRTC's own header, which uses T for "
+                     "one: choose another name.")
     return cures
 
 
