@@ -36,6 +36,7 @@ $(READY): pyproject.toml
 	@command -v $(PYTHON) >/dev/null || \
 		{ echo "$(PYTHON) was not found: install Python 3.11 or newer, or name one: make PYTHON=/path/to/python3"; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("gemmlab needs Python 3.11 or newer, but $(PYTHON) is %d.%d: name another: make PYTHON=python3.12" % sys.version_info[:2])'
+	@echo "Setting up $(VENV); the packages are some hundred megabytes, so the first time takes minutes."
 	$(PYTHON) -m venv $(VENV)
 	@rm -f $(VENV)/ready-cuda-*
 	$(BIN)/python -m pip uninstall --quiet --yes cupy-cuda12x cupy-cuda13x
@@ -43,7 +44,7 @@ $(READY): pyproject.toml
 	@touch $@
 
 lab: $(READY)
-	$(BIN)/jupyter lab --notebook-dir=. notebooks $(ARGS)
+	$(BIN)/jupyter lab notebooks $(ARGS)
 
 climb: $(READY)
 	$(BIN)/python -m gemmlab climb $(ARGS)
