@@ -1,0 +1,67 @@
+"""CUDA kernels with no GPU: the real compiler's PTX, run over NumPy arrays, with CuPy's face.
+
+`from gemmlab import cp` gives this module where there is no CUDA device. Beyond CuPy's names it has `trace`, which
+runs one launch and reports memory traffic and hazards by source line.
+"""
+
+from gemmlab.nvrtc import CompileError, KernelNotFound
+
+from . import cuda
+from .arrays import (
+    arange,
+    array,
+    asarray,
+    ascontiguousarray,
+    asnumpy,
+    empty,
+    empty_like,
+    full,
+    full_like,
+    ndarray,
+    ones,
+    zeros,
+    zeros_like,
+)
+from .device import RawKernel, architecture, time_limit, use_architecture
+from .faults import Hazard, KernelFault
+from .instructions import UnsupportedInstruction
+from .trace import Trace, trace
+from .traffic import Access
+
+__all__ = [
+    "Access",
+    "CompileError",
+    "Hazard",
+    "KernelFault",
+    "KernelNotFound",
+    "RawKernel",
+    "Trace",
+    "UnsupportedInstruction",
+    "arange",
+    "architecture",
+    "array",
+    "asarray",
+    "ascontiguousarray",
+    "asnumpy",
+    "cuda",
+    "empty",
+    "empty_like",
+    "full",
+    "full_like",
+    "ndarray",
+    "ones",
+    "time_limit",
+    "trace",
+    "use_architecture",
+    "zeros",
+    "zeros_like",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name.startswith("_"):
+        raise AttributeError(name)
+    raise AttributeError(
+        f"the emulator has no cp.{name}: it runs kernels and holds their arrays. Bring an array home with "
+        "cp.asnumpy(array), use NumPy there, and send the result back with cp.asarray"
+    )

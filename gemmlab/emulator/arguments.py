@@ -1,0 +1,201 @@
+"""From what a learner passes to the bytes a kernel receives, and what is wrong with them.
+
+Bytes go as CuPy sends them: a Python int as 8 bytes, a Python float as a double, a NumPy scalar as itself, and the
+kernel reads as many as its parameter has. That is how a Python float reaches a `float` parameter as 0.0. PTX has no
+pointee types, so those come from the parameter list in the source.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from .arrays import ndarray
+from .faults import Hazard
+from .ptx import Function, Parameter
+
+_SCALARS = {
+    "bool": "bool",
+    "char": "int8",
+    "signed char": "int8",
+    "unsigned char": "uint8",
+    "int8_t": "int8",
+    "uint8_t": "uint8",
+    "short": "int16",
+    "unsigned short": "uint16",
+    "int16_t": "int16",
+    "uint16_t": "uint16",
+    "int": "int32",
+    "signed": "int32",
+    "signed int": "int32",
+    "unsigned": "uint32",
+    "unsigned int": "uint32",
+    "int32_t": "int32",
+    "uint32_t": "uint32",
+    "long": "int64",
+    "long int": "int64",
+    "unsigned long": "uint64",
+    "long long": "int64",
+    "unsigned long long": "uint64",
+    "int64_t": "int64",
+    "uint64_t": "uint64",
+    "size_t": "uint64",
+    "ptrdiff_t": "int64",
+    "half": "float16",
+    "__half": "float16",
+    "float": "float32",
+    "double": "float64",
+}
+
+
+@dataclass(frozen=True)
+class Declared:
+    """A parameter as the source declares it: `dtype` is its type, or its pointee's, and None where we cannot tell."""
+
+    name: str
+    text: str
+    pointer: bool
+    dtype: np.dtype | None
+
+
+def declared_parameters(source: str, kernel: str) -> tuple[Declared, ...] | None:
+    """The kernel's parameter list as written; None when it is not to be found (a macro made it, say)."""
+    code = re.sub(r"//[^\n]*|/\*.*?\*/", " ", source, flags=re.S)
+    match = re.search(rf"__global__\b[^;{{}}]*?\b{re.escape(kernel)}\s*\(([^{{;]*?)\)\s*[{{;]", code, re.S)
+    if match is None:
+        return None
+    items = [item.strip() for item in match[1].split(",")]
+    return tuple(_declared(item) for item in items if item and item != "void")
+
+
+def _declared(text: str) -> Declared:
+    text = " ".join(text.split())
+    name = re.search(r"(\w+)\s*(?:\[\s*\w*\s*\])?$", text)
+    pointer = "*" in text or "[" in text
+    base = text[: name.start()] if name else text
+    base = re.sub(r"\b(const|volatile|restrict|__restrict__|__restrict|__grid_constant__|std)\b|[*:]|\[.*", " ", base)
+    base = " ".join(base.split())
+    vector = re.fullmatch(r"(u?)(char|short|int|longlong|float|double)[234]", base) if pointer else None
+    if vector:
+        base = ("unsigned " if vector[1] else "") + vector[2].replace("longlong", "long long")
+    kind = _SCALARS.get(base)
+    return Declared(name[1] if name else text, text, pointer, np.dtype(kind) if kind else None)
+
+
+@dataclass(frozen=True)
+class Bound:
+    """Arguments ready for a launch: raw bytes by PTX parameter name, what is wrong, and whether the launch must be
+    refused (a wrong scalar only arrives wrong, as it would through CuPy)."""
+
+    parameters: dict[str, np.ndarray]
+    hazards: tuple[Hazard, ...]
+    refused: bool
+
+
+def bind(function: Function, source: str, args: tuple[object, ...]) -> Bound:
+    """Bytes of each parameter. Raises TypeError, as CuPy does, for an object that no kernel takes."""
+    declared = declared_parameters(source, function.name)
+    expected = function.parameters
+    if not isinstance(args, tuple | list):
+        raise TypeError(f"a kernel's arguments come as one tuple, not as {type(args).__name__}: kernel(grid, block, (a, b))")
+    if declared is None or len(declared) != len(expected):
+        declared = tuple(Declared(f"parameter {i}", p.type, False, None) for i, p in enumerate(expected))
+    raw = [_raw(value, d.name) for value, d in zip(args, declared, strict=False)]
+    if len(args) != len(expected):
+        wanted = ", ".join(d.text for d in declared)
+        text = f"{function.name} takes {len(expected)} arguments ({wanted}), but {len(args)} were passed"
+        return Bound({}, (Hazard("bad-argument", 0, text),), True)
+    hazards, refused = [], False
+    for value, parameter, d in zip(args, expected, declared, strict=True):
+        problem = _array_problem(value, d) if isinstance(value, ndarray) else _scalar_problem(value, parameter, d)
+        if problem:
+            hazards.append(Hazard("bad-argument", 0, f"argument {d.name} ({d.text}) of {function.name}: {problem}"))
+            refused = refused or isinstance(value, ndarray) or d.pointer
+    parameters = {
+        p.name: np.frombuffer(bytes_.ljust(p.bytes, b"\0")[: p.bytes], np.uint8)
+        for p, bytes_ in zip(expected, raw, strict=True)
+    }
+    return Bound(parameters, tuple(hazards), refused)
+
+
+def _raw(value: object, name: str) -> bytes:
+    """The bytes that CuPy would put at the parameter's address."""
+    if isinstance(value, ndarray):
+        value.named(name)
+        return np.uint64(value.address).tobytes()
+    if isinstance(value, np.ndarray):
+        raise TypeError(
+            f"argument {name}: Unsupported type {np.ndarray}; a kernel reads the GPU's memory, not NumPy's: copy the "
+            f"array there with cp.asarray({name})"
+        )
+    if isinstance(value, bool | np.bool_):
+        return np.bool_(value).tobytes()
+    if isinstance(value, int):
+        if not -(2**63) <= value < 2**64:
+            raise OverflowError(f"argument {name}: {value} does not fit in 64 bits")
+        return (value % (1 << 64)).to_bytes(8, "little")
+    if isinstance(value, float):
+        return np.float64(value).tobytes()
+    if isinstance(value, complex):
+        return np.complex128(value).tobytes()
+    if isinstance(value, np.generic) and not value.dtype.hasobject:
+        return value.tobytes()
+    raise TypeError(f"argument {name}: Unsupported type {type(value)}; pass device arrays and NumPy scalars")
+
+
+def _array_problem(array: ndarray, d: Declared) -> str | None:
+    what = f"{array.dtype} array, shape {array.shape}, strides {array.strides}"
+    if not d.pointer and d.dtype is not None:
+        return f"the kernel takes a scalar here, but a {what}, was passed"
+    if d.dtype is not None and array.dtype != d.dtype:
+        cure = f"pass {d.name}.astype(np.{d.dtype})"
+        return f"the kernel reads {d.dtype} there, but a {what}, was passed; {cure}"
+    if d.pointer and not array.c_contiguous:
+        return (
+            f"the kernel indexes rows of contiguous elements, but a {what}, was passed (a transposed or sliced view); "
+            f"pass cp.ascontiguousarray({d.name})"
+        )
+    return None
+
+
+_PTX_KINDS = {"u": "u", "s": "i", "f": "f"}
+
+
+def _scalar_problem(value: object, parameter: Parameter, d: Declared) -> str | None:
+    if d.pointer:
+        if isinstance(value, int | np.integer) and not isinstance(value, bool):
+            return None
+        return f"the kernel takes a pointer, but {value!r} was passed; pass a device array, such as cp.asarray(...)"
+    dtype = d.dtype
+    if dtype is None and parameter.type in ("f32", "f64"):
+        dtype = np.dtype({"f32": "float32", "f64": "float64"}[parameter.type])
+    if dtype is None:
+        return None
+    if dtype.kind == "f":
+        if isinstance(value, float) and not isinstance(value, np.generic):
+            return None if dtype == np.float64 else _reinterpreted(value, dtype)
+        return None if isinstance(value, np.generic) and value.dtype == dtype else _reinterpreted(value, dtype)
+    if isinstance(value, bool | np.bool_):
+        return None if dtype.itemsize == 1 else f"{value!r} is one byte, but the parameter has {dtype.itemsize}; pass np.{dtype}({value})"
+    if isinstance(value, int | np.integer):
+        if isinstance(value, np.integer) and value.dtype.itemsize < dtype.itemsize:
+            return (
+                f"{value!r} has {value.dtype.itemsize} bytes, but the parameter has {dtype.itemsize}, and the rest would "
+                f"be garbage; pass np.{dtype}({value})"
+            )
+        low, high = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+        return None if low <= value <= high else f"{value} is outside {dtype}'s range of {low} to {high}"
+    return _reinterpreted(value, dtype)
+
+
+def _reinterpreted(value: object, dtype: np.dtype) -> str:
+    """What the kernel reads from the first bytes of a scalar of another type."""
+    raw = _raw(value, "").ljust(dtype.itemsize, b"\0")[: dtype.itemsize]
+    arrives = np.frombuffer(raw, dtype)[0]
+    kind = type(value).__name__ if not isinstance(value, np.generic) else f"np.{value.dtype}"
+    return (
+        f"the {kind} {value} is sent as its own bytes and arrives as {arrives}, as it would through CuPy; "
+        f"pass np.{dtype}({value})"
+    )

@@ -1,0 +1,156 @@
+"""CuPy's face of the emulated GPU: RawKernel, and the architecture that it stands for."""
+
+from __future__ import annotations
+
+import functools
+import os
+from math import prod
+
+from gemmlab import gpus, nvrtc
+
+from . import arguments, limits, ptx
+from .arrays import MEMORY
+from .code import Program, compile_module
+from .faults import Hazard, KernelFault
+from .machine import Machine, Observer
+
+DEFAULT_ARCHITECTURE = "sm_90"
+
+_settings = {
+    "architecture": os.environ.get("GEMMLAB_ARCHITECTURE", DEFAULT_ARCHITECTURE),
+    "seconds": float(os.environ.get("GEMMLAB_TIME_LIMIT", "120")),
+}
+
+
+def architecture() -> str:
+    """The compute capability that the emulated GPU stands for, such as 'sm_90'."""
+    return _settings["architecture"]
+
+
+def use_architecture(name: str) -> None:
+    """Stand for another compute capability from now on; kernels made earlier keep theirs. ValueError for an unknown
+    one."""
+    _settings["architecture"] = gpus.architecture(name).name
+
+
+def time_limit(seconds: float | None = None) -> float:
+    """The seconds after which a launch is stopped; given a number, set them."""
+    if seconds is not None:
+        if not seconds > 0:
+            raise ValueError(f"the time limit is {seconds}, but must be more than 0 seconds")
+        _settings["seconds"] = float(seconds)
+    return _settings["seconds"]
+
+
+@functools.lru_cache(maxsize=128)
+def _program(source: str, options: tuple[str, ...], arch: str) -> Program:
+    return compile_module(ptx.parse(nvrtc.compile_ptx(source, options, arch)), MEMORY)
+
+
+class RawKernel:
+    """A kernel from CUDA C++ source, as cupy.RawKernel: `kernel(grid, block, args, shared_mem=0)`.
+
+    Raises, at the first use: nvrtc.CompileError with the compiler's own log; nvrtc.KernelNotFound;
+    UnsupportedInstruction for PTX that the emulator does not run. A launch raises KernelFault for what the GPU would
+    refuse or fault on, and TypeError for an argument that no kernel takes.
+    """
+
+    def __init__(self, code: str, name: str, options: tuple[str, ...] = (), backend: str = "nvrtc", **_: object):
+        if not isinstance(code, str) or not isinstance(name, str):
+            raise TypeError("RawKernel(code, name) takes two strings: the source and the kernel's name")
+        if isinstance(options, str):
+            raise TypeError(f"options must be a tuple of strings, such as ({options!r},)")
+        if backend != "nvrtc":
+            raise ValueError(f"the emulator compiles with NVRTC only, not with {backend!r}")
+        self.code, self.name, self.options, self.backend = code, name, tuple(options), backend
+        self.architecture = architecture()
+        self.max_dynamic_shared_size_bytes = 0
+
+    def compile(self) -> None:
+        """Compile now, not at the first launch."""
+        self.program  # noqa: B018
+
+    @property
+    def program(self) -> Program:
+        program = _program(self.code, self.options, self.architecture)
+        if self.name not in program.module.kernels:
+            raise nvrtc.KernelNotFound(self.name, program.module.kernels)
+        return program
+
+    @property
+    def resources(self) -> nvrtc.KernelResources:
+        """Registers, spills, stack and shared memory, from ptxas."""
+        return nvrtc.resources(self.code, self.name, self.options, self.architecture)
+
+    @property
+    def num_regs(self) -> int:
+        """Registers of a thread."""
+        return self.resources.registers
+
+    @property
+    def local_size_bytes(self) -> int:
+        """Bytes of local memory of a thread."""
+        return self.resources.stack_bytes
+
+    @property
+    def shared_size_bytes(self) -> int:
+        """Bytes of static shared memory of a block."""
+        return self.resources.shared_bytes
+
+    @property
+    def max_threads_per_block(self) -> int:
+        """Threads of the largest block that this kernel's registers and launch bounds allow."""
+        arch = gpus.architecture(self.architecture)
+        bound = self.program.module.functions[self.name].max_threads
+        return min(limits.most_threads(arch, self.num_regs), bound or arch.max_threads_per_block)
+
+    def __call__(self, grid: object, block: object, args: tuple[object, ...], *, shared_mem: int = 0) -> None:
+        """Launch and wait. KernelFault names line, block and thread of what went wrong."""
+
+        def stop(hazard: Hazard) -> None:
+            raise KernelFault(hazard)
+
+        launch(self, grid, block, args, shared_mem, stop)
+
+
+def launch(
+    kernel: RawKernel,
+    grid: object,
+    block: object,
+    args: tuple[object, ...],
+    shared_mem: int,
+    on_fault: object,
+    observers: tuple[Observer, ...] = (),
+) -> None:
+    """Check a launch against the GPU's limits and run it. Every hazard goes to `on_fault`, which may raise; a launch
+    that a GPU refuses is not run."""
+    grid, block = limits.extent(grid, "grid"), limits.extent(block, "block")
+    program = kernel.program
+    function = program.module.functions[kernel.name]
+    problem = _problem(kernel, program, grid, block, int(shared_mem))
+    if problem:
+        on_fault(Hazard("launch", 0, f"{kernel.name} cannot be launched: {problem}"))
+        return
+    bound = arguments.bind(function, kernel.code, args)
+    for hazard in bound.hazards:
+        on_fault(hazard)
+    if not bound.refused:
+        machine = Machine(program, MEMORY, on_fault, observers, time_limit())
+        machine.run(kernel.name, grid, block, bound.parameters, int(shared_mem))
+
+
+def _problem(
+    kernel: RawKernel, program: Program, grid: limits.Extent, block: limits.Extent, dynamic: int
+) -> str | None:
+    arch = gpus.architecture(kernel.architecture)
+    threads = prod(block)
+    static = program.shared_bytes
+    if static > arch.shared_bytes_per_block:
+        kernel.resources  # noqa: B018  (ptxas refuses it in its own words)
+    return (
+        limits.shape_problem(arch, grid, block)
+        or limits.bounds_problem(threads, program.module.functions[kernel.name].max_threads)
+        or limits.shared_problem(arch, static, dynamic, kernel.max_dynamic_shared_size_bytes)
+        # even at 255 registers a block of 256 threads fits, so only larger ones need the compiler's count
+        or (limits.register_problem(arch, threads, kernel.num_regs) if threads > 256 else None)
+    )
