@@ -1,0 +1,126 @@
+"""Every formula of work and traffic: FLOPs, requested and moved bytes, arithmetic intensity, and the bounds they set.
+
+FLOP rates are in FLOP/s, bandwidths in bytes/s, times in seconds.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gemmlab.gemm import Gemm
+
+FLOAT_BYTES = 4
+SECTOR_BYTES = 32  # what memory moves at least, however few bytes of it were asked for
+
+
+@dataclass(frozen=True)
+class Requests:
+    """How many elements of each matrix a kernel asks memory for."""
+
+    A: int
+    B: int
+    C: int
+
+    @property
+    def elements(self) -> int:
+        """All three together."""
+        return self.A + self.B + self.C
+
+    @property
+    def bytes(self) -> int:
+        """All three together, in bytes of float32."""
+        return FLOAT_BYTES * self.elements
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The least time that a kernel needs at one level of memory: the larger of its two parts, which overlap."""
+
+    compute: float
+    memory: float
+
+    @property
+    def seconds(self) -> float:
+        """max(compute, memory): the parts run at once, so they are not added."""
+        return max(self.compute, self.memory)
+
+    @property
+    def limited_by(self) -> str:
+        """'compute' or 'memory'; a tie is 'compute', for the ridge belongs to the roof."""
+        return "memory" if self.memory > self.compute else "compute"
+
+
+def exact_flops(problem: Gemm) -> int:
+    """Return the additions and multiplications of A @ B, M*N*(2K-1): the first product of an output is not added.
+
+    The conventional count is `problem.flops`, 2*M*N*K.
+    """
+    return problem.M * problem.N * (2 * problem.K - 1)
+
+
+def requests(problem: Gemm, BM: int = 1, BN: int = 1) -> Requests:
+    """Return what a kernel requests whose blocks keep BM x BN outputs and read each element of A and B once a block.
+
+    A is read once for every BN columns of C, B once for every BM rows; C is written, and read too unless beta == 0.
+    BM = BN = 1 is the direct kernel, which asks for A and B M*N*K times each; BM, BN = M, N reads each operand once.
+    With square matrices and BM = BN = T this is the tile model Q = 4 * (2*N^3/T + N^2) bytes.
+
+    Raises ValueError for a tile that is not positive.
+    """
+    for name, value in (("BM", BM), ("BN", BN)):
+        if value < 1:
+            raise ValueError(f"{name} is {value}, but must be at least 1")
+    M, N, K = problem.M, problem.N, problem.K
+    passes_over_C = 1 if problem.beta == 0.0 else 2
+    return Requests(A=M * K * -(-N // BN), B=K * N * -(-M // BM), C=M * N * passes_over_C)
+
+
+def shared_bytes(BM: int, BN: int, BK: int) -> int:
+    """Return the bytes of shared memory that a BM x BK tile of A and a BK x BN tile of B take: 8*T^2 when all are T."""
+    return FLOAT_BYTES * (BM * BK + BK * BN)
+
+
+def moved_bytes(sectors: int) -> int:
+    """Return the bytes that a number of 32-byte sectors carries, wanted or not."""
+    return SECTOR_BYTES * sectors
+
+
+def intensity(flops: float, bytes_: float) -> float:
+    """Return the arithmetic intensity in FLOP/byte. Which bytes (requested, or moved at some level) the caller says."""
+    return flops / bytes_
+
+
+def ridge(peak: float, bandwidth: float) -> float:
+    """Return the intensity in FLOP/byte at which the memory roof meets the compute roof."""
+    return peak / bandwidth
+
+
+def attainable(intensity: float, peak: float, bandwidth: float) -> float:
+    """Return the roofline, min(peak, intensity * bandwidth), in FLOP/s.
+
+    Source: Williams, Waterman, Patterson, "Roofline: an insightful visual performance model", CACM 52(4), 2009.
+    """
+    return min(peak, intensity * bandwidth)
+
+
+def bound(flops: float, bytes_: float, peak: float, bandwidth: float) -> Bound:
+    """Return the least time for some FLOPs and for bytes that cross one level of memory.
+
+    The peak must be that of the arithmetic the kernel does: never a tensor-core peak for an FP32 kernel.
+    """
+    return Bound(compute=flops / peak, memory=bytes_ / bandwidth)
+
+
+def bounds(flops: float, peak: float, bytes_: Mapping[str, float], bandwidths: Mapping[str, float]) -> dict[str, Bound]:
+    """Return the bound at each level of memory that `bytes_` names ('DRAM', 'L2', ...), from that level's bandwidth.
+
+    Raises ValueError for a level without a bandwidth.
+    """
+    unknown = [level for level in bytes_ if level not in bandwidths]
+    if unknown:
+        raise ValueError(f"no bandwidth is given for {', '.join(unknown)}; given: {', '.join(bandwidths)}")
+    return {level: bound(flops, bytes_[level], peak, bandwidths[level]) for level in bytes_}
+
+
+def throughput(flops: float, milliseconds: float) -> float:
+    """Return the speed in FLOP/s of work done in some milliseconds."""
+    return flops / (milliseconds * 1e-3)
