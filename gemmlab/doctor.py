@@ -151,7 +151,7 @@ def check_gpu() -> Check:
     from gemmlab import nvrtc
 
     if not _has_driver():
-        return Check("GPU", True, "no NVIDIA driver here, and none is needed: the emulator runs every notebook")
+        return Check("GPU", True, "nvidia-smi is not installed, so none is expected: the emulator runs every notebook")
     try:
         cards = list_cards()
     except DriverFailed as error:

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from fake_cupy import fake_cupy, install_broken_cupy, raising
 
-from gemmlab import backend
+from gemmlab import backend, emulator
 
 INSUFFICIENT_DRIVER = "cudaErrorInsufficientDriver: CUDA driver version is insufficient for CUDA runtime version"
 NO_DEVICE = "cudaErrorNoDevice: no CUDA-capable device is detected"
@@ -158,6 +158,16 @@ def test_on_a_driver_of_cuda_12_its_nvrtc_is_loaded_before_a_newer_one_can_be(mo
 def test_the_architecture_of_a_gpu_is_its_compute_capability(monkeypatch):
     monkeypatch.setattr(backend, "_chosen", lambda: backend.Backend("cuda", fake_cupy(), ""))
     assert backend.architecture() == "sm_90"
+
+
+def test_the_architecture_of_the_emulator_is_the_one_that_it_stands_for(monkeypatch):
+    before = emulator.architecture()
+    monkeypatch.setattr(backend, "_chosen", lambda: backend.Backend("emulator", emulator, ""))
+    try:
+        emulator.use_architecture("sm_86")
+        assert backend.architecture() == "sm_86"
+    finally:
+        emulator.use_architecture(before)
 
 
 def test_importing_gemmlab_imports_no_array_module():
