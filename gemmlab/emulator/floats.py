@@ -42,8 +42,11 @@ def fma32(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     result = total.astype(F32)
     exponent = result.view(np.uint32) + _EXPONENT_STEP
     exponent &= _EXPONENT
-    if ((total.view(np.uint64) & _LOW) == _HALF).any() or (exponent <= _EXPONENT_STEP).any():
-        return canonical(_round_to_odd(product, addend, total).astype(F32))
+    unsure = (total.view(np.uint64) & _LOW) == _HALF
+    unsure |= exponent <= _EXPONENT_STEP
+    if unsure.any():
+        a, b = (np.broadcast_to(v, total.shape)[unsure] for v in (product, addend))
+        result[unsure] = canonical(_round_to_odd(a, b, total[unsure]).astype(F32))
     return result
 
 

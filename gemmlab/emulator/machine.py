@@ -20,8 +20,9 @@ from .lanes import Batch, Mask, batches, both, uniform
 from .memory import BlockMemory, Fault, GlobalMemory, ThreadMemory
 from .ptx import PtxError
 
-LANES = 1 << 16
-"""Lanes that run together: enough to amortise Python, few enough that registers stay in cache."""
+LANES = 1 << 14
+"""Lanes that run together: enough to amortise Python, few enough that a value stays in cache (at twice as many a
+float64 temporary passes half a megabyte, and each operation was seen to take seven times as long)."""
 
 PATIENCE = 20_000
 """Blocks run in a row by one rule before lanes that wait get a turn: a spinning lane must not starve the one that
@@ -172,21 +173,18 @@ class Machine:
                 mask = both(mask, predicate)
                 if stay.any():
                     _go(pending, leave.targets[-1], stay)
-                elif mask.all():
-                    mask = None
-                if mask is not None and not mask.any():
+                if not mask.any():
                     return
         if leave.kind == "jump":
             _go(pending, leave.targets[0], mask)
         elif leave.kind == "return":
-            if pending or waits or mask is not None:
-                left.append(Left(leave.line, _full(frame, mask)))
+            left.append(Left(leave.line, _full(mask)))
         elif leave.kind == "table":
             selector = leave.selector(frame.registers)
             for value, target in enumerate(leave.targets):
                 lanes = both(mask, selector == value)
                 if lanes.any():
-                    _go(pending, target, None if lanes.all() else lanes)
+                    _go(pending, target, lanes)
         elif leave.kind == "warp-barrier":
             for observer in frame.observers:
                 observer.warp_barrier(frame, leave.line, mask)
@@ -199,9 +197,10 @@ class Machine:
                 _one(number(registers), leave, "number"),
                 0 if count is None else _one(count(registers), leave, "thread count"),
                 leave.targets[-1],
-                _full(frame, mask),
+                _full(mask),
             )
-            if mask is None and not pending and not waits and wait.count in (0, frame.batch.threads):
+            everyone = not pending and not waits and wait.mask.all()
+            if everyone and wait.count in (0, frame.batch.threads):
                 for observer in frame.observers:
                     observer.barrier(frame, [wait], left)
                 _go(pending, wait.resume, None)
@@ -235,7 +234,7 @@ class Machine:
                 go = wait.mask & rows
                 if go.any():
                     freed = True
-                    _go(pending, wait.resume, None if go.all() else go)
+                    _go(pending, wait.resume, go)
                 kept = wait.mask & ~rows
                 if kept.any():
                     remaining.append(Wait(wait.line, wait.number, wait.count, wait.resume, kept))
@@ -294,15 +293,14 @@ class Machine:
 
 
 def _go(pending: dict[int, Mask], target: int, mask: Mask) -> None:
+    """Add lanes to those that stand at a block."""
     if target in pending:
         other = pending[target]
         mask = None if mask is None or other is None else mask | other
-        if mask is not None and mask.all():
-            mask = None
-    pending[target] = mask
+    pending[target] = None if mask is None or mask.all() else mask
 
 
-def _full(frame: Frame, mask: Mask) -> np.ndarray:
+def _full(mask: Mask) -> np.ndarray:
     return uniform(True, bool) if mask is None else mask
 
 
