@@ -39,7 +39,7 @@ $(READY): pyproject.toml
 	@echo "Setting up $(VENV); the packages are some hundred megabytes, so the first time takes minutes."
 	$(PYTHON) -m venv $(VENV)
 	@rm -f $(VENV)/ready-cuda-*
-	$(BIN)/python -m pip uninstall --quiet --yes cupy-cuda12x cupy-cuda13x
+	$(BIN)/python -m pip uninstall --quiet --quiet --yes cupy-cuda12x cupy-cuda13x
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(EXTRAS)]'
 	@touch $@
 
