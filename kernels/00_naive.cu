@@ -1,10 +1,10 @@
-// Rung 0, naive: one thread computes one output, a dot product of a row of A and a column of B.
+// Rung 0, naive: one thread computes one output, the dot product of a row of A and a column of B.
 //
 //   C = alpha * A @ B + beta * C        A: M x K, B: K x N, C: M x N, float32, row-major, contiguous
 //
 // Mapping: threadIdx.x picks the row, threadIdx.y the column. The lanes of a warp differ in threadIdx.x first, so
-// with BX = 32 they stand in 32 rows of one column: each step of k reads 32 floats of A that lie K floats apart, and
-// one float of B that all lanes share.
+// with BX = 32 they stand in 32 rows of one column. Each step of k reads 32 floats of A that lie K floats apart, and
+// one float of B that all lanes share; the store to C is as scattered as the reads of A.
 //
 // Launch: block (BX, BY), grid (ceil(M / BX), ceil(N / BY)), no shared memory.
 
@@ -12,7 +12,7 @@
 #define BX 32
 #endif
 #ifndef BY
-#define BY 32
+#define BY 4
 #endif
 
 extern "C" __global__ void __launch_bounds__(BX * BY)

@@ -1,25 +1,25 @@
-// Rung 1, coalesced: as rung 0, but neighbouring lanes take neighbouring columns.
+// Rung 1, coalesced: as rung 0, but threadIdx.x and threadIdx.y change places.
 //
 //   C = alpha * A @ B + beta * C        A: M x K, B: K x N, C: M x N, float32, row-major, contiguous
 //
 // Mapping: threadIdx.y picks the row, threadIdx.x the column. The lanes of a warp differ in threadIdx.x first, so
-// with BX = 32 they stand in 32 columns of one row: each step of k reads one float of A that all lanes share, and 32
-// floats of B that lie side by side, 128 bytes that travel together. The same holds for the store to C.
+// with BX = 32 they stand in 32 columns of one row. Each step of k reads one float of A that all lanes share, and 32
+// floats of B that lie side by side, 128 bytes that travel together; so do the 32 floats stored to C.
 //
-// Launch: block (BX, BY), grid (ceil(N / BX), ceil(M / BY)), no shared memory.
+// Launch: block (BX, BY), grid (ceil(M / BY), ceil(N / BX)), no shared memory.
 
 #ifndef BX
 #define BX 32
 #endif
 #ifndef BY
-#define BY 32
+#define BY 4
 #endif
 
 extern "C" __global__ void __launch_bounds__(BX * BY)
 gemm_coalesced(int M, int N, int K, float alpha, const float* A, const float* B, float beta, float* C)
 {
-    const int row = blockIdx.y * BY + threadIdx.y;
-    const int col = blockIdx.x * BX + threadIdx.x;
+    const int row = blockIdx.x * BY + threadIdx.y;
+    const int col = blockIdx.y * BX + threadIdx.x;
     if (row >= M || col >= N)
         return;
 
