@@ -1,0 +1,184 @@
+"""Runs of the ladder as JSON: reading the measured ones shipped with gemmlab, and writing new ones.
+
+A run is {"environment": {...}, "rungs": [...]}, with every field of the schema below and no other; a figure that nobody
+measured is null.
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any, NamedTuple
+
+SHIPPED = Path(__file__).parent / "data" / "records"
+
+
+class Nullable(NamedTuple):
+    """A field that may be null."""
+
+    schema: Any
+
+
+# A schema is a type (float: any finite number), a dict of fields, a list of one schema for its items, or Nullable.
+CONDITIONS = {
+    "family": str,  # of the inputs, as gemm.inputs names it
+    "seed": int,
+    "boundary": Nullable(str),  # what a time includes
+    "warmup": Nullable(int),  # launches before the first sample
+    "batch": Nullable(int),  # launches that share a sample
+    "samples": Nullable(int),
+    "cache": Nullable(str),  # 'warm L2' or 'flushed L2'
+    "clocks": Nullable(str),
+    "cublas_milliseconds": Nullable([float]),  # every sample of the yardstick, at the shape of the rungs
+}
+ENVIRONMENT = {
+    "card": Nullable(str),  # as the driver names it; null where no GPU ran
+    "architecture": str,
+    "date": str,
+    "driver": Nullable(str),
+    "cuda": Nullable(str),
+    "python": str,
+    "numpy": str,
+    "cupy": Nullable(str),
+    "conditions": CONDITIONS,
+}
+HAZARD = {
+    "kind": str,
+    "line": int,
+    "block": Nullable([int]),
+    "threads": [[int]],
+    "message": str,
+}
+ACCESS = {"line": int, "op": str, "bytes": int, "requests": int, "ideal": int}  # and sectors or wavefronts
+RUNG = {
+    "rung": int,
+    "name": str,
+    "entry": str,
+    "shape": [int],  # M, N, K
+    "tile": dict,
+    "backend": str,
+    "correct": bool,
+    "max_abs_error": Nullable(float),
+    "error_bound": float,
+    "registers": Nullable(int),
+    "spill_bytes": Nullable(int),
+    "shared_bytes": Nullable(int),
+    "accesses": [dict],  # of ACCESS
+    "hazards": [HAZARD],
+    "sha256": str,  # of C's bytes
+    "milliseconds": Nullable([float]),  # every sample, as time of one launch
+    "gflops": Nullable(float),
+    "percent_of_cublas": Nullable(float),
+}
+RUN = {"environment": ENVIRONMENT, "rungs": [RUNG]}
+
+
+@dataclass(frozen=True)
+class Record:
+    """One run: what it ran on, under which conditions, and a row for each rung, with the fields of the schema."""
+
+    card: str | None
+    architecture: str
+    date: str
+    driver: str | None
+    cuda: str | None
+    python: str
+    numpy: str
+    cupy: str | None
+    conditions: Mapping[str, Any]
+    rungs: tuple[Mapping[str, Any], ...]
+
+    @property
+    def label(self) -> str:
+        """What a figure calls this run: 'NVIDIA H200, 2026-11-29'."""
+        return f"{self.card or f'emulator ({self.architecture})'}, {self.date}"
+
+
+def save(run: Mapping[str, Any], path: str | Path) -> None:
+    """Write a run to a JSON file, making its folder if need be. Raises ValueError that names the field at fault."""
+    check(run)
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(run, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def load(path: str | Path) -> Record:
+    """Read a run from a JSON file. Raises ValueError that names the file and the field at fault."""
+    try:
+        run = json.loads(Path(path).read_text(encoding="utf-8"))
+        check(run)
+    except ValueError as error:
+        raise ValueError(f"{path} is no record of a run: {error}") from None
+    return Record(**run["environment"], rungs=tuple(run["rungs"]))
+
+
+def shipped() -> tuple[Record, ...]:
+    """Return the records that come with gemmlab, in the order of their file names."""
+    return tuple(load(path) for path in sorted(SHIPPED.glob("*.json")))
+
+
+def check(run: Any) -> None:
+    """Raise ValueError, with the field, its value and what is expected, unless `run` has the form of a run."""
+    _check(run, RUN, "the run")
+    _check_date(run["environment"]["date"])
+    for position, rung in enumerate(run["rungs"]):
+        where = f"rungs[{position}]"
+        if len(rung["shape"]) != 3:
+            raise ValueError(f"{where}.shape is {rung['shape']}, but must be [M, N, K]")
+        for index, access in enumerate(rung["accesses"]):
+            counted = "wavefronts" if "wavefronts" in access else "sectors"
+            _check(access, ACCESS | {counted: int}, f"{where}.accesses[{index}]")
+
+
+def _check(value: Any, schema: Any, where: str) -> None:
+    match schema:
+        case Nullable():
+            if value is not None:
+                _check(value, schema.schema, where)
+        case dict():
+            _check_fields(value, schema, where)
+        case list():
+            _check_type(value, list, where)
+            for index, item in enumerate(value):
+                _check(item, schema[0], f"{where}[{index}]")
+        case _:
+            _check_type(value, schema, where)
+
+
+def _check_fields(value: Any, schema: Mapping[str, Any], where: str) -> None:
+    _check_type(value, dict, where)
+    for problem, fields in (("lacks", schema.keys() - value.keys()), ("has unknown", value.keys() - schema.keys())):
+        if fields:
+            raise ValueError(f"{where} {problem} {', '.join(sorted(fields))}")
+    for name, field in schema.items():
+        _check(value[name], field, name if where == "the run" else f"{where}.{name}")
+
+
+def _check_type(value: Any, expected: type, where: str) -> None:
+    if expected is float:
+        right = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    elif expected is int:
+        right = isinstance(value, int) and not isinstance(value, bool)
+    else:
+        right = isinstance(value, expected)
+    if not right:
+        raise ValueError(f"{where} is {value!r}, but must be {_TYPE_NAMES[expected]}")
+
+
+def _check_date(text: str) -> None:
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"environment.date is {text!r}, but must be year-month-day") from None
+
+
+_TYPE_NAMES = {
+    str: "a string",
+    int: "an integer",
+    float: "a finite number",
+    bool: "true or false",
+    dict: "an object",
+    list: "an array",
+}
