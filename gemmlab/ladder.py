@@ -87,16 +87,12 @@ class Rung:
         Raises ValueError as full_tile does, and for a grid larger than a GPU takes.
         """
         full = self.full_tile(tile)
-        grid, block = self.grid(problem, full), self.block(full)
-        limits = architecture(self.requires).max_grid
-        for axis, blocks, threads, most in zip("xyz", grid, block, limits, strict=True):
+        grid = self.grid(problem, full)
+        for axis, blocks, most in zip("xyz", grid, architecture(self.requires).max_grid, strict=True):
             if blocks > most:
                 raise ValueError(f"{_written(full)} makes a grid of {blocks} blocks along {axis}, but a GPU takes at "
                                  f"most {most}: choose a larger tile or a smaller C than {problem.M} x {problem.N}")
-            if blocks * threads > 2**31:
-                raise ValueError(f"{blocks} blocks of {threads} threads along {axis} pass 2^31, the end of a 32-bit "
-                                 "int: choose block sizes that are powers of two")
-        return Geometry(grid, block, shared_mem=0)
+        return Geometry(grid, self.block(full), shared_mem=0)
 
     def runs_on(self, arch: str) -> bool:
         """Say whether an architecture such as 'sm_90' is at least the one that this rung requires."""
@@ -162,7 +158,11 @@ def _generation(arch: str) -> int:
 
 
 def _blocks(outputs: int, tile: int) -> int:
-    return -(-outputs // tile)
+    blocks = -(-outputs // tile)
+    if blocks * tile > 2**31:
+        raise ValueError(f"{blocks} blocks of {tile} cover {blocks * tile} rows or columns, but a 32-bit int ends at "
+                         f"{2**31 - 1}: choose a tile that is a power of two")
+    return blocks
 
 
 RUNGS: tuple[Rung, ...] = (
