@@ -25,12 +25,14 @@ class Nullable(NamedTuple):
 CONDITIONS = {
     "family": str,  # of the inputs, as gemm.inputs names it
     "seed": int,
+    "alpha": float,
+    "beta": float,
     "boundary": Nullable(str),  # what a time includes
     "warmup": Nullable(int),  # launches before the first sample
     "batch": Nullable(int),  # launches that share a sample
     "samples": Nullable(int),
     "cache": Nullable(str),  # 'warm L2' or 'flushed L2'
-    "clocks": Nullable(str),
+    "clocks": Nullable(str),  # and the temperature, in words
     "cublas_milliseconds": Nullable([float]),  # every sample of the yardstick, at the shape of the rungs
 }
 ENVIRONMENT = {
@@ -42,6 +44,7 @@ ENVIRONMENT = {
     "python": str,
     "numpy": str,
     "cupy": Nullable(str),
+    "nvrtc": str,
     "conditions": CONDITIONS,
 }
 HAZARD = {
@@ -61,12 +64,12 @@ RUNG = {
     "backend": str,
     "correct": bool,
     "max_abs_error": Nullable(float),
-    "error_bound": float,
+    "error_bound": float,  # the largest allowed at any output
     "registers": Nullable(int),
     "spill_bytes": Nullable(int),
     "shared_bytes": Nullable(int),
-    "accesses": [dict],  # of ACCESS
-    "hazards": [HAZARD],
+    "accesses": Nullable([dict]),  # of ACCESS; null where no trace was taken
+    "hazards": Nullable([HAZARD]),
     "sha256": str,  # of C's bytes
     "milliseconds": Nullable([float]),  # every sample, as time of one launch
     "gflops": Nullable(float),
@@ -87,6 +90,7 @@ class Record:
     python: str
     numpy: str
     cupy: str | None
+    nvrtc: str
     conditions: Mapping[str, Any]
     rungs: tuple[Mapping[str, Any], ...]
 
@@ -127,7 +131,7 @@ def check(run: Any) -> None:
         where = f"rungs[{position}]"
         if len(rung["shape"]) != 3:
             raise ValueError(f"{where}.shape is {rung['shape']}, but must be [M, N, K]")
-        for index, access in enumerate(rung["accesses"]):
+        for index, access in enumerate(rung["accesses"] or ()):
             counted = "wavefronts" if "wavefronts" in access else "sectors"
             _check(access, ACCESS | {counted: int}, f"{where}.accesses[{index}]")
 
