@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from .device import RawKernel, launch
 from .faults import Hazard, KernelFault
 from .hazards import Hazards
+from .machine import Observer
 from .traffic import Access, Traffic
 
 
@@ -23,12 +24,20 @@ class Trace:
         return not self.hazards
 
 
-def trace(kernel: RawKernel, grid: object, block: object, args: tuple[object, ...], shared_mem: int = 0) -> Trace:
-    """Launch a kernel and watch it. Hazards are collected, not raised: a faulty load reads zero, a faulty store writes
-    nothing, and the launch goes on where it can. Raises TypeError and nvrtc.CompileError as a plain launch does."""
+def trace(
+    kernel: RawKernel,
+    grid: object,
+    block: object,
+    args: tuple[object, ...],
+    shared_mem: int = 0,
+    observers: tuple[Observer, ...] = (),
+) -> Trace:
+    """Launch a kernel and watch it, with further observers if any. Hazards are collected, not raised: a faulty load
+    reads zero, a faulty store writes nothing, and the launch goes on where it can. Raises TypeError and
+    nvrtc.CompileError as a plain launch does."""
     traffic, hazards = Traffic(), Hazards()
     try:
-        launch(kernel, grid, block, args, shared_mem, hazards.report, (traffic, hazards))
+        launch(kernel, grid, block, args, shared_mem, hazards.report, (traffic, hazards, *observers))
     except KernelFault as stopped:
         hazards.report(stopped.hazard)
     return Trace(traffic.rows(), hazards.rows)
