@@ -14,8 +14,8 @@ MEASURED = {
         "python": "3.12.3", "numpy": "2.5.2", "cupy": "14.2.0",
         "nvrtc": "13.0",
         "conditions": {
-            "family": "uniform", "seed": 0, "alpha": 1.0, "beta": 0.0,
-            "boundary": "CUDA events", "warmup": 3, "batch": 5, "samples": 2, "cache": "warm L2", "clocks": "as found", "cublas_milliseconds": [2.6, 2.7],
+            "family": "uniform", "seed": 0, "alpha": 1.0, "beta": 0.0, "boundary": "CUDA events", "warmup": 3,
+            "batch": 5, "samples": 2, "cache": "warm L2", "clocks": "as found", "cublas_milliseconds": [2.6, 2.7],
         },
     },
     "rungs": [{
