@@ -9,6 +9,8 @@ from pathlib import Path
 
 from gemmlab import backend, doctor
 
+BAR = "{desc} |{bar:30}| {percentage:.0f}%, {elapsed} gone, {remaining} to go (Ctrl-C keeps the rungs that are done)"
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
@@ -24,21 +26,54 @@ def examine(options: argparse.Namespace) -> int:
 
 
 def climb(options: argparse.Namespace) -> int:
-    """Run rungs and print their table; 0 when every result is correct, 1 when one is not, 2 for a refused request."""
-    if options.backend:
-        os.environ[backend.VARIABLE] = options.backend
-    from gemmlab import climb, gemm, ladder
+    """Run rungs and print their table; 0 when every result is right, 1 when one is not, 2 for a refused request.
+
+    An interrupt leaves the rungs that were done, and the status is 130.
+    """
+    # Imported here so that the doctor can speak where NumPy or NVRTC is broken.
+    from tqdm import tqdm
+
+    from gemmlab import climb, gemm, ladder, nvrtc, records, table
 
     try:
+        _require_writable(options.json)
         rungs = ladder.rungs(options.rungs) if options.rungs else ladder.RUNGS
-        run = climb.climb(rungs, gemm.Gemm(*options.shape))
-    except (ValueError, backend.CudaUnavailable) as error:
-        print(f"gemmlab climb: {error}", file=sys.stderr)
-        return 2
-    print(climb.table(run))
+        where = backend.choose(options.backend or os.environ.get(backend.VARIABLE, ""))
+        with tqdm(total=len(rungs), desc="climbing", delay=1, leave=False, bar_format=BAR) as bar:
+            run = climb.climb(rungs, gemm.Gemm(*options.shape), where, progress=bar.update)
+    except (ValueError, backend.CudaUnavailable, nvrtc.CompilerUnavailable) as error:
+        return _refuse(error, 2)
+    except (nvrtc.CompileError, nvrtc.KernelNotFound, AssertionError) as error:
+        return _refuse(error, 1)
+    except MemoryError:
+        return _refuse("this machine has too little memory for the shape: choose a smaller one", 2)
+    except KeyboardInterrupt:
+        return _refuse("interrupted before the first rung was done", 130)
+    print(table.table(run))
     if options.json:
-        options.json.write_text(json.dumps(run, indent=2) + "\n", encoding="utf-8")
-    return 0 if all(rung["correct"] for rung in run["rungs"]) else 1
+        try:
+            records.save(run.as_data(), options.json)
+        except OSError as error:
+            return _refuse(f"--json {options.json} cannot be written: {error.strerror}", 2)
+    if len(run.rows) < len(rungs):
+        return _refuse(f"interrupted: {len(run.rows)} of {len(rungs)} rungs are done", 130)
+    return 0 if run.ok else 1
+
+
+def _require_writable(path: Path | None) -> None:
+    """Raise ValueError where a file cannot be written, before hours are spent on what belongs in it."""
+    if path is None:
+        return
+    if path.is_dir():
+        raise ValueError(f"--json {path} is a folder, but must be a file")
+    existing = next(place for place in (path, *path.absolute().parents) if place.exists())
+    if not os.access(existing, os.W_OK):
+        raise ValueError(f"--json {path} cannot be written: you may not write to {existing}")
+
+
+def _refuse(why: object, status: int) -> int:
+    print(f"gemmlab climb: {why}", file=sys.stderr)
+    return status
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -1,0 +1,79 @@
+"""What a run ran on: versions, the GPU and its state, in the form of a record's `environment`."""
+
+import platform
+import subprocess
+from collections.abc import Mapping
+from datetime import date
+from typing import Any
+
+import numpy as np
+
+from gemmlab import nvrtc
+from gemmlab.backend import Backend
+
+
+def architecture(where: Backend) -> str:
+    """Return the architecture that a backend compiles for, such as 'sm_90'."""
+    return f"sm_{where.cp.cuda.Device().compute_capability}"
+
+
+def environment(where: Backend, conditions: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the `environment` of a run that has just ended on a backend, as records.ENVIRONMENT describes it.
+
+    `conditions` are the run's own; the GPU's clocks and temperature join them, as they stand when this is called. What
+    there is none of, or cannot be read, is None.
+    """
+    common = {
+        "architecture": architecture(where),
+        "date": date.today().isoformat(),
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+    }
+    if where.name == "emulator":
+        compiler = _dotted(nvrtc.version())
+        return common | _no_gpu() | {"nvrtc": compiler, "conditions": dict(conditions) | {"clocks": None}}
+    cupy = where.cp
+    driver, clocks = _driver_and_clocks(cupy.cuda.runtime)
+    return common | {
+        "card": _name(cupy.cuda.runtime),
+        "driver": driver,
+        "cuda": _cuda_version(cupy.cuda.runtime.runtimeGetVersion()),
+        "cupy": cupy.__version__,
+        "nvrtc": _dotted(cupy.cuda.nvrtc.getVersion()),
+        "conditions": dict(conditions) | {"clocks": clocks},
+    }
+
+
+def _no_gpu() -> dict[str, None]:
+    return dict.fromkeys(("card", "driver", "cuda", "cupy"))
+
+
+def _name(runtime: Any) -> str:
+    name = runtime.getDeviceProperties(runtime.getDevice())["name"]
+    return name.decode() if isinstance(name, bytes) else name
+
+
+def _driver_and_clocks(runtime: Any) -> tuple[str | None, str | None]:
+    """Ask nvidia-smi for the driver, and for clocks and temperature in words, of the GPU that CuPy uses."""
+    # By its address on the bus, because CUDA_VISIBLE_DEVICES renumbers CuPy's devices and not nvidia-smi's.
+    query = [
+        "nvidia-smi",
+        f"--id={runtime.deviceGetPCIBusId(runtime.getDevice())}",
+        "--format=csv,noheader",
+        "--query-gpu=driver_version,clocks.sm,clocks.mem,temperature.gpu",
+    ]
+    try:
+        answer = subprocess.run(query, capture_output=True, text=True, check=True, timeout=30).stdout
+        driver, multiprocessors, memory, celsius = answer.strip().split(", ")
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return None, None
+    return driver, f"multiprocessors {multiprocessors}, memory {memory}, {celsius} C, after the last sample"
+
+
+def _cuda_version(version: int) -> str:
+    # CUDA writes 12.4 as 12040.
+    return f"{version // 1000}.{version % 1000 // 10}"
+
+
+def _dotted(version: tuple[int, int]) -> str:
+    return ".".join(map(str, version))

@@ -1,0 +1,105 @@
+"""A climb as plain text for the terminal."""
+
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+from gemmlab.climb import Row, Run
+
+GAP = "  "
+
+
+class Column(NamedTuple):
+    """One column: `source` says where its figures come from, `text` writes the figure of a row."""
+
+    source: str
+    header: str
+    text: Callable[[Row], str]
+
+
+def table(run: Run) -> str:
+    """Return a run as text: what it ran on, one line a rung, and what is wrong with the rungs that are.
+
+    Counted and measured figures stand in columns of their own; a dash stands for what nobody counted or measured.
+    """
+    return "\n".join([*_conditions(run), "", *_lines(run.rows), *_faults(run.rows)])
+
+
+def _conditions(run: Run) -> list[str]:
+    seen, row = run.environment, run.rows[0]
+    given, problem = seen["conditions"], row.problem
+    machine = f"{seen['card']} ({seen['architecture']})" if seen["card"] else f"emulator of {seen['architecture']}"
+    lines = [
+        f"{machine}, {seen['date']}",
+        f"C = {problem.alpha:g} A B + {problem.beta:g} C in float32, M = {problem.M}, N = {problem.N}, "
+        f"K = {problem.K}, {given['family']} inputs, seed {given['seed']}",
+    ]
+    if row.cublas:
+        lines += [
+            f"driver {seen['driver']}, CUDA {seen['cuda']}, {given['clocks']}",
+            f"medians of {given['samples']} samples of {given['batch']} launches each, after {given['warmup']}; "
+            f"{given['cache']}; {given['boundary']}",
+            f"cuBLAS: {row.cublas.median_ms:.4g} ms, {problem.flops / row.cublas.median_ms / 1e6:,.0f} GFLOP/s",
+        ]
+    return lines
+
+
+def _lines(rows: Sequence[Row]) -> list[str]:
+    cells = [[column.header, *(column.text(row) for row in rows)] for column in COLUMNS]
+    widths = [max(map(len, column)) for column in cells]
+    lines = (
+        GAP.join(cell.rjust(width) for cell, width in zip(line, widths, strict=True))
+        for line in zip(*cells, strict=True)
+    )
+    return [_sources(widths), *lines]
+
+
+def _sources(widths: Sequence[int]) -> str:
+    """The line that names, over the headers, where the figures below come from."""
+    groups = groupby(zip(COLUMNS, widths, strict=True), key=lambda pair: pair[0].source)
+    return GAP.join(
+        source.center(len(GAP.join(" " * width for _, width in group)), "-" if source else " ")
+        for source, group in groups
+    )
+
+
+def _faults(rows: Sequence[Row]) -> list[str]:
+    lines = []
+    for row in rows:
+        found = [] if row.verdict.correct else [row.verdict.message]
+        found += [f"{hazard.kind}: {hazard.message}" for hazard in row.hazards]
+        lines += [f"\nrung {row.rung.number} ({row.rung.name}): {text}" for text in found]
+    return lines
+
+
+def _known(figure: float | None, form: str) -> str:
+    return "-" if figure is None else format(figure, form)
+
+
+def _global_traffic(row: Row, count: str) -> int | None:
+    """Sectors or the fewest possible, over all loads and stores of global memory."""
+    if row.trace is None:
+        return None
+    return sum(getattr(access, count) for access in row.trace.accesses if access.op.endswith(".global"))
+
+
+def _result(row: Row) -> str:
+    if not row.verdict.correct:
+        return "WRONG"
+    return "HAZARD" if row.hazards else "right"
+
+
+COLUMNS = (
+    Column("", "rung", lambda row: str(row.rung.number)),
+    Column("", "name", lambda row: row.rung.name),
+    Column("", "result", _result),
+    Column("", "largest error", lambda row: _known(row.verdict.max_abs_error, ".2e")),
+    Column(" compiler ", "registers", lambda row: str(row.registers)),
+    Column(" compiler ", "spill B", lambda row: str(row.spill_bytes)),
+    Column(" compiler ", "shared B", lambda row: str(row.shared_bytes)),
+    Column(" emulator ", "sectors", lambda row: _known(_global_traffic(row, "sectors"), ",")),
+    Column(" emulator ", "fewest", lambda row: _known(_global_traffic(row, "ideal"), ",")),
+    Column(" measured ", "ms", lambda row: _known(row.timing and row.timing.median_ms, ".4g")),
+    Column(" measured ", "GFLOP/s", lambda row: _known(row.gflops, ",.0f")),
+    Column(" measured ", "% of cuBLAS", lambda row: _known(row.percent_of_cublas, ".1f")),
+)
