@@ -41,6 +41,7 @@ LAYERS = (
     "emulator.code",
     "emulator.machine",
     "emulator.device",
+    "emulator.wavefronts",
     "emulator.traffic",
     "emulator.hazards",
     "emulator.trace",

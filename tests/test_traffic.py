@@ -1,0 +1,236 @@
+"""Sectors and wavefronts against what Nsight Compute counted on an H200 (tests/data/memory_patterns*.json), and against
+arithmetic where nothing was measured."""
+
+import json
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from gemmlab import emulator as cp
+from gemmlab.emulator.instructions import Site
+from gemmlab.emulator.lanes import Batch
+from gemmlab.emulator.traffic import Traffic, totals
+
+DATA = Path(__file__).parent / "data"
+COUNTED = [
+    row
+    for name in ("memory_patterns.json", "memory_patterns_partial.json")
+    for row in json.loads((DATA / name).read_text(encoding="utf-8"))["rows"]
+]
+EVERY_LANE = 0xFFFFFFFF
+
+
+def active_lanes(row):
+    """The lanes that give an address: of ldmatrix.x1 the first 8, of .x2 the first 16."""
+    given = int(row.get("active", hex(EVERY_LANE)), 16)
+    return given & (1 << 8 * int(row["op"][-1])) - 1 if row["op"].startswith("ldmatrix") else given
+
+
+def label(row):
+    return f"{row['op']}-{row['bytes']}-{row['pattern']}-{active_lanes(row):08x}"
+
+
+def warp(threads=32, blocks=1):
+    """A frame as far as Traffic looks at it: one row of blocks of `threads`."""
+    return SimpleNamespace(batch=Batch((1, 1, blocks), (1, 1, threads), (0, 0, 0), (1, 1, blocks)))
+
+
+def observe(op, space, width, addresses, active=None, frame=None):
+    """The Access of one request whose lanes are the last axis of `addresses`."""
+    traffic = Traffic()
+    lattice = np.array(addresses, np.uint64).reshape(1, 1, 1, 1, 1, -1)
+    mask = None if active is None else np.array(active, bool).reshape(1, 1, 1, 1, 1, -1)
+    traffic.access(Site(op, space, width, 1), frame or warp(lattice.size), lattice, mask)
+    (row,) = traffic.rows()
+    return row
+
+
+def space_of(op):
+    return "global" if op.endswith("global") else "shared"
+
+
+@pytest.mark.parametrize("row", COUNTED, ids=label)
+def test_a_request_costs_what_the_h200_counted(row):
+    active = [active_lanes(row) >> lane & 1 for lane in range(32)]
+    # an address on the emulated GPU is a multiple of 256 with the pattern's offset added
+    addresses = np.array(row["offsets"], np.int64) + (0 if space_of(row["op"]) == "shared" else 1 << 44)
+    seen = observe(row["op"], space_of(row["op"]), row["bytes"], addresses, None if all(active) else active)
+    assert (seen.requests, seen.lanes) == (1, sum(active))
+    assert seen.units == row["sectors" if "sectors" in row else "wavefronts"]
+
+
+VECTORS = {4: "float", 8: "float2", 16: "float4"}
+LOAD = """
+extern "C" __global__ void probe(const int* offsets, unsigned active, char* memory, {type}* out) {{
+    extern __shared__ __align__(16) char pool[];
+    int lane = threadIdx.x;
+    char* here = {base} + offsets[lane];
+    if (active >> lane & 1)
+        out[lane] = *({type}*)here;  // the request
+}}
+"""
+STORE = """
+extern "C" __global__ void probe(const int* offsets, unsigned active, char* memory, {type}* out) {{
+    extern __shared__ __align__(16) char pool[];
+    int lane = threadIdx.x;
+    char* here = {base} + offsets[lane];
+    if (active >> lane & 1)
+        *({type}*)here = {type}();  // the request
+    __syncthreads();
+    out[lane] = *({type}*)({base} + 16 * lane);
+}}
+"""
+LDMATRIX = """
+extern "C" __global__ void probe(const int* offsets, unsigned active, char* memory, float* out) {{
+    extern __shared__ __align__(16) char pool[];
+    unsigned r[4] = {{0, 0, 0, 0}};
+    unsigned here = (unsigned)__cvta_generic_to_shared(pool) + offsets[threadIdx.x];
+    asm volatile("ldmatrix.sync.aligned.m8n8.{count}.shared.b16 {{{{{registers}}}}}, [%4];"  // the request
+                 : "+r"(r[0]), "+r"(r[1]), "+r"(r[2]), "+r"(r[3]) : "r"(here));
+    out[threadIdx.x] = r[0] + r[1] + r[2] + r[3];
+}}
+"""
+
+
+def probe(op, width):
+    """(source of a kernel that makes one request, its line)."""
+    if op.startswith("ldmatrix"):
+        count = op.split(".")[1]
+        registers = ", ".join(f"%{i}" for i in range(int(count[1])))
+        source = LDMATRIX.format(count=count, registers=registers).replace("{{", "{").replace("}}", "}")
+    else:
+        template = LOAD if op.startswith("ld") else STORE
+        base = "memory" if op.endswith("global") else "pool"
+        source = template.format(type=VECTORS[width], base=base)
+    return source, 1 + source[: source.index("// the request")].count("\n")
+
+
+@pytest.mark.parametrize("row", COUNTED[::5], ids=label)
+def test_a_real_kernel_is_charged_what_the_h200_counted(row):
+    source, line = probe(row["op"], row["bytes"])
+    offsets = cp.asarray(np.array(row["offsets"], np.int32))
+    memory, out = cp.zeros(1 << 16, np.int8), cp.zeros(8 * row["bytes"], np.float32)
+    arguments = (offsets, np.uint32(active_lanes(row)), memory, out)
+    trace = cp.trace(cp.RawKernel(source, "probe"), (1,), (32,), arguments, shared_mem=1 << 14)
+    (seen,) = (a for a in trace.accesses if a.line == line and a.op == row["op"])
+    assert (seen.bytes, seen.requests) == (row["bytes"], 1)
+    assert seen.units == row["sectors" if "sectors" in row else "wavefronts"]
+
+
+def test_a_warp_with_no_active_lane_makes_no_request():
+    frame = warp(64)
+    active = [True] * 32 + [False] * 32
+    seen = observe("ld.global", "global", 4, 4 * np.arange(64), active, frame)
+    assert (seen.requests, seen.lanes, seen.sectors) == (1, 32, 4)
+
+
+def test_a_block_of_40_threads_is_a_full_warp_and_one_of_8_lanes():
+    seen = observe("ld.global", "global", 4, 4 * np.arange(40))
+    assert (seen.requests, seen.lanes, seen.sectors) == (2, 40, 4 + 1)
+
+
+def test_addresses_that_are_the_same_in_every_block_count_once_a_block():
+    seen = observe("ld.shared", "shared", 4, 4 * np.arange(32), frame=warp(32, blocks=7))
+    assert (seen.requests, seen.lanes, seen.wavefronts) == (7, 7 * 32, 7)
+
+
+def test_a_pattern_that_moves_by_one_element_is_counted_anew():
+    traffic, frame = Traffic(), warp()
+    for start in range(16):
+        lattice = (4 * (np.arange(32) + start)).astype(np.uint64).reshape(1, 1, 1, 1, 1, 32)
+        traffic.access(Site("ld.global", "global", 4, 1), frame, lattice, None)
+    (row,) = traffic.rows()
+    # 128 bytes touch four sectors where they start on one, else five: starts 0 and 8 of 16 are aligned
+    assert row.sectors == 2 * 4 + 14 * 5
+
+
+@pytest.mark.parametrize(("width", "words"), [(1, 1), (4, 1), (8, 2), (16, 4)])
+def test_local_memory_at_one_offset_is_coalesced_word_by_word(width, words):
+    # 32 lanes of 4 bytes are four sectors, for each word of the access
+    seen = observe("ld.local", "local", width, np.full(32, 48))
+    assert (seen.sectors, seen.ideal) == (4 * words, 4 * words)
+
+
+def test_local_memory_at_an_offset_of_each_lanes_own_touches_a_sector_a_lane():
+    seen = observe("ld.local", "local", 4, 4 * np.arange(32))
+    assert (seen.sectors, seen.ideal) == (32, 4)
+    assert (seen.useful_bytes, seen.moved_bytes) == (128, 1024)
+
+
+def test_local_memory_of_the_lanes_of_one_sector_is_one_sector():
+    seen = observe("st.local", "local", 4, np.zeros(32), [True] * 8 + [False] * 24)
+    assert (seen.sectors, seen.ideal) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("op", "width", "stride", "ideal"),
+    [
+        ("ld.global", 4, 128, 4),  # 32 lanes of 4 bytes
+        ("ld.global", 4, 0, 1),  # one word for all
+        ("ld.global", 16, 16, 16),
+        ("ld.shared", 4, 128, 1),
+        ("ld.shared", 8, 8, 2),
+        ("ld.shared", 16, 16, 4),
+        ("ld.shared", 16, 0, 2),  # a broadcast of 16 bytes: the H200 never made fewer than two passes of it
+        ("st.shared", 16, 0, 4),
+        ("st.shared", 8, 0, 2),
+    ],
+)
+def test_ideal_is_the_fewest_that_could_serve_the_lanes(op, width, stride, ideal):
+    seen = observe(op, space_of(op), width, stride * np.arange(32))
+    assert seen.ideal == ideal
+
+
+def test_no_request_that_was_counted_beats_its_ideal():
+    for row in COUNTED:
+        active = [active_lanes(row) >> lane & 1 for lane in range(32)]
+        seen = observe(row["op"], space_of(row["op"]), row["bytes"], row["offsets"], active)
+        assert seen.units >= seen.ideal, label(row)
+
+
+SPILL = """
+extern "C" __global__ void histogram(const int* keys, int* out) {
+    int bins[16];
+    for (int i = 0; i < 16; ++i) bins[i] = 0;
+    for (int i = 0; i < 8; ++i)
+        bins[keys[i] & 15] += 1;
+    out[threadIdx.x] = bins[threadIdx.x & 15];  // every lane asks for a word of its own
+}
+"""
+
+
+def test_a_local_array_shows_its_traffic_and_its_total():
+    keys, out = cp.asarray(np.arange(8, dtype=np.int32)), cp.zeros(32, np.int32)
+    trace = cp.trace(cp.RawKernel(SPILL, "histogram"), (1,), (32,), (keys, out))
+    assert cp.asnumpy(out).tolist() == [int(i % 16 < 8) for i in range(32)]
+    last = 1 + SPILL[: SPILL.index("// every lane")].count("\n")
+    (own,) = (a for a in trace.accesses if a.op == "ld.local" and a.line == last)
+    # lane l reads word l % 16 of its array: words differ, so no two lanes of one sector ask for the same row
+    assert (own.requests, own.sectors, own.ideal) == (1, 32, 4)
+    at_one_offset = [a for a in trace.accesses if a.space == "local" and a.line != last]
+    assert all(a.sectors == a.ideal for a in at_one_offset)
+    (local,) = (t for t in totals(trace.accesses) if t.space == "local")
+    assert local.units == sum(a.sectors for a in trace.accesses if a.space == "local")
+    assert local.moved_bytes == 32 * local.units
+
+
+def test_every_access_names_its_counters_as_nsight_compute_does():
+    form = re.compile(r"(l1tex|sm|smsp)__[a-z0-9_]+\.sum")
+    for op, space in [
+        ("ld.global", "global"),
+        ("st.global", "global"),
+        ("atom.global", "global"),
+        ("red.global", "global"),
+        ("ld.local", "local"),
+        ("ld.shared", "shared"),
+        ("st.shared", "shared"),
+        ("atom.shared", "shared"),
+        ("ldmatrix.x4", "shared"),
+    ]:
+        seen = observe(op, space, 4, 4 * np.arange(32))
+        assert form.fullmatch(seen.metric) and form.fullmatch(seen.request_metric)
+    assert observe("ld.shared", "shared", 4, [0] * 32).metric == "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum"
+    assert observe("st.global", "global", 4, [0] * 32).metric == "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum"
