@@ -25,6 +25,7 @@ from gemmlab.emulator.machine import Observer
 from gemmlab.environment import architecture, environment
 from gemmlab.gemm import Gemm, inputs
 from gemmlab.ladder import Rung, Tile, arguments
+from gemmlab.results import Row, Run
 from gemmlab.timing import Timing, time_kernel
 
 FAMILY = "uniform"
@@ -33,84 +34,6 @@ TRACED_BESIDE_A_GPU = Gemm(256, 256, 256).flops
 SECONDS_PER_FLOP = 1e-6  # many times what the emulator takes, so that only an endless loop meets the limit
 
 Progress = Callable[[float], object]
-
-
-@dataclass(frozen=True)
-class Row:
-    """All that is known of one rung; `trace` is None where none was taken, `timing` and `cublas` where none were.
-
-    `error_bound` is the largest error allowed at any output, `spill_bytes` what a thread's spills store and load,
-    `shared_bytes` a block's shared memory, static and dynamic, `sha256` the digest of C's bytes.
-    """
-
-    rung: Rung
-    problem: Gemm
-    tile: Tile
-    backend: str
-    verdict: tolerance.Verdict
-    error_bound: float
-    registers: int
-    spill_bytes: int
-    shared_bytes: int
-    sha256: str
-    trace: emulator.Trace | None
-    timing: Timing | None = None
-    cublas: Timing | None = None
-
-    @property
-    def hazards(self) -> tuple[emulator.Hazard, ...]:
-        """What the trace found, if one was taken."""
-        return self.trace.hazards if self.trace else ()
-
-    @property
-    def gflops(self) -> float | None:
-        """2*M*N*K over the median time, in 10^9 FLOP/s."""
-        return self.problem.flops / self.timing.median_ms / 1e6 if self.timing else None
-
-    @property
-    def percent_of_cublas(self) -> float | None:
-        """The speed as a percentage of cuBLAS's in the same run."""
-        return 100 * self.cublas.median_ms / self.timing.median_ms if self.timing and self.cublas else None
-
-    def as_data(self) -> dict[str, Any]:
-        """Return the row as records.RUNG describes it."""
-        return {
-            "rung": self.rung.number,
-            "name": self.rung.name,
-            "entry": self.rung.entry,
-            "shape": [self.problem.M, self.problem.N, self.problem.K],
-            "tile": dict(self.tile),
-            "backend": self.backend,
-            "correct": self.verdict.correct,
-            "max_abs_error": self.verdict.max_abs_error,
-            "error_bound": self.error_bound,
-            "registers": self.registers,
-            "spill_bytes": self.spill_bytes,
-            "shared_bytes": self.shared_bytes,
-            "accesses": [_access(each) for each in self.trace.accesses] if self.trace else None,
-            "hazards": [_hazard(each) for each in self.trace.hazards] if self.trace else None,
-            "sha256": self.sha256,
-            "milliseconds": list(self.timing.samples_ms) if self.timing else None,
-            "gflops": self.gflops,
-            "percent_of_cublas": self.percent_of_cublas,
-        }
-
-
-@dataclass(frozen=True)
-class Run:
-    """A climb: what it ran on, as records.ENVIRONMENT describes it, and a row for each rung that was done."""
-
-    environment: Mapping[str, Any]
-    rows: tuple[Row, ...]
-
-    @property
-    def ok(self) -> bool:
-        """Whether every result was right and no hazard was found."""
-        return all(row.verdict.correct and not row.hazards for row in self.rows)
-
-    def as_data(self) -> dict[str, Any]:
-        """Return the run as records.save takes it."""
-        return {"environment": dict(self.environment), "rungs": [row.as_data() for row in self.rows]}
 
 
 @dataclass(frozen=True)
@@ -171,7 +94,7 @@ def _emulated(bench: _Bench, chosen: Sequence[tuple[Rung, Tile]], progress: Prog
         for rung, tile in chosen:
             watch = _Watch(progress)
             kernel, C, trace = _trace(bench, rung, tile, (watch,))
-            yield _row(bench, rung, tile, kernel, C, trace=trace)
+            yield _row(bench, rung, tile, kernel, C, tolerance.compare(bench.expected, C), trace)
             progress(1 - watch.done)
 
 
@@ -185,31 +108,45 @@ def _measured(bench: _Bench, chosen: Sequence[tuple[Rung, Tile]], progress: Prog
         launch = partial(kernel, grid, block, arguments(problem, A, B, C), shared_mem=shared_mem)
         launch()
         result = cp.asnumpy(C)
-        correct = tolerance.compare(bench.expected, result).correct
-        timing = _time(bench, launch) if correct else None
+        verdict = tolerance.compare(bench.expected, result)
+        timing = _time(bench, launch) if verdict.correct else None
         trace = _trace(bench, rung, tile)[-1] if problem.flops <= TRACED_BESIDE_A_GPU else None
-        yield _row(bench, rung, tile, kernel, result, trace=trace, timing=timing, cublas=cublas)
+        yield _row(bench, rung, tile, kernel, result, verdict, trace, timing, cublas)
         progress(1)
 
 
-def _row(bench: _Bench, rung: Rung, tile: Tile, kernel: Any, C: np.ndarray, **seen: Any) -> Row:
+def _row(
+    bench: _Bench,
+    rung: Rung,
+    tile: Tile,
+    kernel: Any,
+    C: np.ndarray,
+    verdict: tolerance.Verdict,
+    trace: emulator.Trace | None,
+    timing: Timing | None = None,
+    cublas: Timing | None = None,
+) -> Row:
     resources = nvrtc.resources(rung.source(), rung.entry, rung.options(tile), architecture(bench.where))
     return Row(
         rung=rung,
         problem=bench.problem,
         tile=tile,
         backend=bench.where.name,
-        verdict=tolerance.compare(bench.expected, C),
+        verdict=verdict,
         error_bound=float(bench.expected.bound.max()),
         registers=kernel.num_regs,
         spill_bytes=resources.spill_store_bytes + resources.spill_load_bytes,
         shared_bytes=kernel.shared_size_bytes + rung.geometry(bench.problem, tile).shared_mem,
         sha256=hashlib.sha256(C.tobytes()).hexdigest(),
-        **seen,
+        trace=trace,
+        timing=timing,
+        cublas=cublas,
     )
 
 
-def _trace(bench: _Bench, rung: Rung, tile: Tile, observers: tuple[Observer, ...] = ()) -> tuple[Any, np.ndarray, Any]:
+def _trace(
+    bench: _Bench, rung: Rung, tile: Tile, observers: tuple[Observer, ...] = ()
+) -> tuple[emulator.RawKernel, np.ndarray, emulator.Trace]:
     """Return the emulator's kernel, what it left in C, and its trace."""
     A, B, C = map(emulator.asarray, bench.inputs)
     kernel = emulator.RawKernel(rung.source(), rung.entry, rung.options(tile))
@@ -266,19 +203,4 @@ def _conditions(problem: Gemm, seed: int, cublas: Timing | None) -> dict[str, An
         "samples": len(cublas.samples_ms) if cublas else None,
         "cache": cublas.cache if cublas else None,
         "cublas_milliseconds": list(cublas.samples_ms) if cublas else None,
-    }
-
-
-def _access(access: emulator.Access) -> dict[str, Any]:
-    counted = "sectors" if access.wavefronts is None else "wavefronts"
-    return {name: getattr(access, name) for name in ("line", "op", "bytes", "requests", counted, "ideal")}
-
-
-def _hazard(hazard: emulator.Hazard) -> dict[str, Any]:
-    return {
-        "kind": hazard.kind,
-        "line": hazard.line,
-        "block": list(hazard.block) if hazard.block else None,
-        "threads": [list(thread) for thread in hazard.threads],
-        "message": hazard.message,
     }

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from gemmlab.climb import Row, Run
+from gemmlab.results import Row, Run
 
 GAP = "  "
 

@@ -55,6 +55,7 @@ LAYERS = (
     "cublas",
     "ladder",
     "environment",
+    "results",
     "climb",
     "table",
     "exercises",

@@ -1,0 +1,104 @@
+"""What a climb found of each rung, and the same as the data of a record."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gemmlab import emulator
+from gemmlab.gemm import Gemm
+from gemmlab.ladder import Rung, Tile
+from gemmlab.timing import Timing
+from gemmlab.tolerance import Verdict
+
+
+@dataclass(frozen=True)
+class Row:
+    """All that is known of one rung; `trace` is None where none was taken, `timing` and `cublas` where none were.
+
+    `error_bound` is the largest error allowed at any output, `spill_bytes` what a thread's spills store and load,
+    `shared_bytes` a block's shared memory, static and dynamic, `sha256` the digest of C's bytes.
+    """
+
+    rung: Rung
+    problem: Gemm
+    tile: Tile
+    backend: str
+    verdict: Verdict
+    error_bound: float
+    registers: int
+    spill_bytes: int
+    shared_bytes: int
+    sha256: str
+    trace: emulator.Trace | None
+    timing: Timing | None = None
+    cublas: Timing | None = None
+
+    @property
+    def hazards(self) -> tuple[emulator.Hazard, ...]:
+        """What the trace found, if one was taken."""
+        return self.trace.hazards if self.trace else ()
+
+    @property
+    def gflops(self) -> float | None:
+        """2*M*N*K over the median time, in 10^9 FLOP/s."""
+        return self.problem.flops / self.timing.median_ms / 1e6 if self.timing else None
+
+    @property
+    def percent_of_cublas(self) -> float | None:
+        """The speed as a percentage of cuBLAS's in the same run."""
+        return 100 * self.cublas.median_ms / self.timing.median_ms if self.timing and self.cublas else None
+
+    def as_data(self) -> dict[str, Any]:
+        """Return the row as records.RUNG describes it."""
+        return {
+            "rung": self.rung.number,
+            "name": self.rung.name,
+            "entry": self.rung.entry,
+            "shape": [self.problem.M, self.problem.N, self.problem.K],
+            "tile": dict(self.tile),
+            "backend": self.backend,
+            "correct": self.verdict.correct,
+            "max_abs_error": self.verdict.max_abs_error,
+            "error_bound": self.error_bound,
+            "registers": self.registers,
+            "spill_bytes": self.spill_bytes,
+            "shared_bytes": self.shared_bytes,
+            "accesses": [_access(each) for each in self.trace.accesses] if self.trace else None,
+            "hazards": [_hazard(each) for each in self.trace.hazards] if self.trace else None,
+            "sha256": self.sha256,
+            "milliseconds": list(self.timing.samples_ms) if self.timing else None,
+            "gflops": self.gflops,
+            "percent_of_cublas": self.percent_of_cublas,
+        }
+
+
+@dataclass(frozen=True)
+class Run:
+    """A climb: what it ran on, as records.ENVIRONMENT describes it, and a row for each rung that was done."""
+
+    environment: Mapping[str, Any]
+    rows: tuple[Row, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether every result was right and no hazard was found."""
+        return all(row.verdict.correct and not row.hazards for row in self.rows)
+
+    def as_data(self) -> dict[str, Any]:
+        """Return the run as records.save takes it."""
+        return {"environment": dict(self.environment), "rungs": [row.as_data() for row in self.rows]}
+
+
+def _access(access: emulator.Access) -> dict[str, Any]:
+    counted = "sectors" if access.wavefronts is None else "wavefronts"
+    return {name: getattr(access, name) for name in ("line", "op", "bytes", "requests", counted, "ideal")}
+
+
+def _hazard(hazard: emulator.Hazard) -> dict[str, Any]:
+    return {
+        "kind": hazard.kind,
+        "line": hazard.line,
+        "block": list(hazard.block) if hazard.block else None,
+        "threads": [list(thread) for thread in hazard.threads],
+        "message": hazard.message,
+    }
