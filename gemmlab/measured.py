@@ -1,0 +1,92 @@
+"""Measured speeds of rungs: timed now where there is a GPU, else from the newest record shipped with gemmlab."""
+
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from gemmlab import backend, records
+from gemmlab.climb import climb
+from gemmlab.gemm import Gemm
+from gemmlab.gpus import GPU, GPUS, gpu
+from gemmlab.ladder import Rung
+from gemmlab.records import Record
+
+REFERENCE = GPUS["H200"]  # whose roofs are drawn where no known card was measured
+
+
+def measure(rungs: Sequence[Rung], problem: Gemm) -> Record | None:
+    """Return a run that timed every one of `rungs`: on a GPU of `problem`, now; without one, the newest shipped record.
+
+    A record keeps its own shape. None where no shipped record has timed them all.
+    """
+    if backend.name != "cuda":
+        return newest(records.shipped(), rungs)
+    run = climb(rungs, problem).as_data()
+    return Record(**run["environment"], rungs=tuple(run["rungs"]))
+
+
+def newest(candidates: Iterable[Record], rungs: Sequence[Rung]) -> Record | None:
+    """Return the latest record, and of several the one with the largest problem, that timed every rung; else None."""
+    complete = [record for record in candidates if all(rung.name in timed(record) for rung in rungs)]
+    return max(complete, key=lambda record: (record.date, _size(record)), default=None)
+
+
+def timed(record: Record | None) -> Mapping[str, Mapping[str, Any]]:
+    """Return the rows of a record that hold times, by the rung's name; none for None."""
+    return {} if record is None else {row["name"]: row for row in record.rungs if row["milliseconds"]}
+
+
+def card(record: Record | None) -> GPU:
+    """Return the card whose roofs belong under a record's points: its own, or REFERENCE where that is unknown."""
+    try:
+        return gpu(record.card) if record else REFERENCE
+    except ValueError:
+        return REFERENCE
+
+
+def speeds(record: Record | None) -> dict[str, float]:
+    """Return FLOP/s by the rung's name; empty for None, and for a card whose ceilings gemmlab does not know."""
+    if record is None or not _known(record.card):
+        return {}
+    return {name: row["gflops"] * 1e9 for name, row in timed(record).items()}
+
+
+def table(record: Record | None) -> str:
+    """Return a record's times as text, under its card, date and conditions; or that nothing was measured."""
+    if record is None:
+        return "measured: nothing, as there is no GPU here and no shipped record of these rungs; figures show the model"
+    conditions = record.conditions
+    lines = [
+        f"measured: {record.label}, driver {record.driver}, CUDA {record.cuda}",
+        f"{conditions['boundary']}; {conditions['warmup']} launches to warm up, {conditions['batch']} a sample, "
+        f"{conditions['samples']} samples, {conditions['cache']}",
+        f"{'rung':<12}{'M x N x K':>20}{'median ms':>12}{'min to max ms':>22}{'TFLOP/s':>10}{'% of cuBLAS':>13}",
+        *map(_line, timed(record).values()),
+    ]
+    if not _known(record.card):
+        lines.append(f"No ceilings of {record.card} are known, so it is not drawn: add it to gemmlab/gpus.py")
+    return "\n".join(lines)
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    samples = row["milliseconds"]
+    shape = " x ".join(map(str, row["shape"]))
+    spread = f"{min(samples):.4g} to {max(samples):.4g}"
+    share = row["percent_of_cublas"]
+    return (
+        f"{row['name']:<12}{shape:>20}{statistics.median(samples):>12.4g}{spread:>22}{row['gflops'] / 1e3:>10.3f}"
+        f"{'-' if share is None else f'{share:.1f}':>13}"
+    )
+
+
+def _known(name: str | None) -> bool:
+    try:
+        gpu(name or "")
+    except ValueError:
+        return False
+    return True
+
+
+def _size(record: Record) -> int:
+    return max(math.prod(row["shape"]) for row in record.rungs)

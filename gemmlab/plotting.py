@@ -1,0 +1,225 @@
+"""Figures: what one warp asks memory for, the roofline, the samples of timings. Each is returned; plt.show() shows it.
+
+Modelled points are hollow and measured ones filled, and each label says which it is.
+"""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import ListedColormap
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from gemmlab.gemm import Gemm
+from gemmlab.gpus import GPU
+from gemmlab.roofline import FLOAT_BYTES, SECTOR_BYTES, attainable
+from gemmlab.warp import INACTIVE, Request
+
+# The sequence petroff10 (Petroff, "Accessible Color Sequences for Data Visualization", 2021).
+COLOURS = ("#3f90da", "#ffa90e", "#bd1f01", "#94a4a2", "#832db6", "#a96b59", "#e76300", "#b9ac70", "#717581", "#92dadd")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+SECTOR_FLOATS = SECTOR_BYTES // FLOAT_BYTES
+WANTED, MOVED = COLOURS[2], COLOURS[9]
+# Every colour that a dark theme might change is set, and backgrounds are opaque.
+INK = ("text.color", "axes.labelcolor", "axes.titlecolor", "axes.edgecolor", "xtick.color", "ytick.color")
+PAPER = ("figure.facecolor", "axes.facecolor", "savefig.facecolor")
+STYLE = dict.fromkeys(INK, "black") | dict.fromkeys(PAPER, "white") | {"savefig.transparent": False, "font.size": 10}
+LABEL_GAP = 0.2  # decades of speed that a label's line of text takes
+
+
+@dataclass(frozen=True)
+class Modelled:
+    """A point from arithmetic: intensity in FLOP/byte, speed in FLOP/s."""
+
+    rung: str
+    intensity: float
+    speed: float
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A point from a timed run: intensity in FLOP/byte, speed in FLOP/s; `run` names the card and the date."""
+
+    rung: str
+    intensity: float
+    speed: float
+    run: str
+
+
+def requests(views: Mapping[str, Mapping[str, Request]], problem: Gemm) -> Figure:
+    """Return pictures of A, B and C, a row of them a view: the elements that one warp wants, and the sectors that move.
+
+    A view is a title and a request to each of the three, as `warp.watch` returns them.
+    """
+    with plt.rc_context(STYLE):
+        size = (10, 0.4 + 3.7 * len(views))
+        figure, axes = plt.subplots(len(views), 3, figsize=size, squeeze=False, layout="constrained")
+        for row, (title, view) in zip(axes, views.items(), strict=True):
+            for axis, name in zip(row, "ABC", strict=True):
+                _draw_request(axis, view[name], problem.shapes[name])
+            row[0].set_ylabel(f"{title}\n\nrow", fontsize=11)
+        legend = [
+            Patch(facecolor=WANTED, label="wanted by a lane"),
+            Patch(facecolor=MOVED, label="moved with it, in the same 32-byte sector"),
+        ]
+        figure.legend(handles=legend, loc="outside lower center", ncols=2, frameon=False)
+    return figure
+
+
+def roofline(card: GPU, points: Sequence[Modelled | Measured]) -> Figure:
+    """Return a card's roofs with points under (or over) them; both axes are logarithmic.
+
+    The roofs are the measured ceilings of DRAM, L2 and FP32 where the card has them, else those published for it.
+    """
+    kind, peak, bandwidths = _ceilings(card)
+    intensities = np.geomspace(1 / 32, 512, 300)
+    with plt.rc_context(STYLE):
+        figure, axis = plt.subplots(figsize=(10, 5.4), layout="constrained")
+        axis.set(
+            xscale="log",
+            yscale="log",
+            xlim=(1 / 32, 512),
+            ylim=(min([0.03, *(point.speed / 3e12 for point in points)]), 200),
+            xlabel="arithmetic intensity (FLOP per byte requested)",
+            ylabel="speed (TFLOP/s)",
+            title=f"{card.name}, FP32: roofs from {kind} ceilings",
+        )
+        axis.grid(color="0.92")
+        axis.xaxis.set_major_formatter("{x:g}")
+        axis.yaxis.set_major_formatter("{x:g}")
+        for bandwidth in bandwidths.values():
+            axis.plot(intensities, [attainable(each, peak, bandwidth) / 1e12 for each in intensities], color="0.25")
+        axis.text(400, 1.08 * peak / 1e12, f"FP32, {peak / 1e12:.1f} TFLOP/s", ha="right", va="bottom")
+        (low, *higher) = bandwidths.items()
+        _label_slope(axis, *low, below=True)
+        for level in higher:
+            _label_slope(axis, *level, below=False)
+        _draw_points(axis, points)
+    return figure
+
+
+def samples(milliseconds: Mapping[str, Sequence[float]], run: str) -> Figure:
+    """Return every sample of each kernel's timing as a dot, in milliseconds a launch, and a bar at the median."""
+    with plt.rc_context(STYLE):
+        figure, axes = plt.subplots(
+            len(milliseconds), 1, figsize=(10, 0.5 + 1.1 * len(milliseconds)), squeeze=False, layout="constrained"
+        )
+        for axis, (name, times), colour in zip(axes[:, 0], milliseconds.items(), COLOURS, strict=False):
+            axis.plot(times, [0] * len(times), "o", color=colour, alpha=0.5)
+            axis.plot([statistics.median(times)], [0], "|", color="black", markersize=26)
+            axis.set(yticks=[0], yticklabels=[name], ylim=(-1, 1))
+        axes[0, 0].set_title(f"measured: {run}; every sample, and the median")
+        axes[-1, 0].set_xlabel("time of one launch (ms)")
+    return figure
+
+
+def _draw_request(axis: Axes, request: Request, shape: tuple[int, int]) -> None:
+    rows, columns = shape
+    cells = np.zeros(rows * columns, int)
+    for sector in request.sectors:
+        cells[SECTOR_FLOATS * sector : SECTOR_FLOATS * (sector + 1)] = 1
+    cells[request.offsets[request.offsets != INACTIVE] // FLOAT_BYTES] = 2
+    axis.pcolormesh(
+        np.arange(columns + 1) - 0.5,
+        np.arange(rows + 1) - 0.5,
+        cells.reshape(shape),
+        cmap=ListedColormap(["white", MOVED, WANTED]),
+        vmin=0,
+        vmax=2,
+        edgecolors="0.88",
+        linewidth=0.3,
+    )
+    axis.set(
+        aspect="equal",
+        xlim=(-0.5, columns - 0.5),
+        ylim=(rows - 0.5, -0.5),
+        xlabel="column",
+        xticks=range(0, columns, SECTOR_FLOATS),
+        yticks=range(0, rows, SECTOR_FLOATS),
+    )
+    if columns % SECTOR_FLOATS == 0:
+        for boundary in range(SECTOR_FLOATS, columns, SECTOR_FLOATS):
+            axis.axvline(boundary - 0.5, color="0.55", linewidth=0.8)
+    plural = "s" if len(request.sectors) > 1 else ""
+    axis.set_title(
+        f"{request.array}: {len(request.sectors)} sector{plural}, {request.moved_bytes} bytes moved\n"
+        f"for {request.used_bytes} bytes wanted",
+        fontsize=10,
+    )
+    _label_lanes(axis, request.elements, shape)
+
+
+def _label_lanes(axis: Axes, elements: Sequence[tuple[int, int]], shape: tuple[int, int]) -> None:
+    """Say where the first and the last lane stand: beside their sectors, or under a row that fills the picture."""
+    (first_row, first_column), (last_row, last_column) = elements[0], elements[-1]
+    count = len(elements)
+    if first_row != last_row:
+        _label_cell(axis, elements[0], "lane 0", shape)
+        _label_cell(axis, elements[-1], f"lane {count - 1}", shape)
+    elif last_column - first_column < shape[1] // 2:
+        _label_cell(axis, elements[-1], f"lanes 0 to {count - 1}", shape)
+    else:
+        axis.text(first_column, first_row + 1.2, "lane 0", ha="left", va="top", fontsize=9)
+        axis.text(last_column, last_row + 1.2, f"lane {count - 1}", ha="right", va="top", fontsize=9)
+
+
+def _label_cell(axis: Axes, element: tuple[int, int], text: str, shape: tuple[int, int]) -> None:
+    row, column = element
+    sector = column // SECTOR_FLOATS * SECTOR_FLOATS
+    fits = sector + 2.5 * SECTOR_FLOATS <= shape[1]
+    x, side = (sector + SECTOR_FLOATS, "left") if fits else (sector - 1, "right")
+    edge = "top" if row < 2 else "bottom" if row > shape[0] - 3 else "center"
+    axis.text(x, row, text, ha=side, va=edge, fontsize=9)
+
+
+def _ceilings(card: GPU) -> tuple[str, float, dict[str, float]]:
+    if card.measured:
+        ceilings = card.measured
+        return "measured", ceilings.fp32, {"DRAM": ceilings.dram_bandwidth, "L2": ceilings.l2_bandwidth}
+    return "published", card.peak_fp32, {"DRAM": card.dram_bandwidth}
+
+
+def _label_slope(axis: Axes, level: str, bandwidth: float, below: bool) -> None:
+    at = 5.0  # FLOP/byte, right of where the labels of memory-bound kernels end
+    side, edge, away = ("left", "top", 1.1) if below else ("right", "bottom", 1 / 1.1)
+    axis.text(at * away, at * bandwidth / 1e12 / away, f"{level}, {bandwidth / 1e12:.2f} TB/s", ha=side, va=edge)
+
+
+def _draw_points(axis: Axes, points: Sequence[Modelled | Measured]) -> None:
+    looks = dict(zip(dict.fromkeys(point.rung for point in points), zip(COLOURS, MARKERS, strict=False), strict=False))
+    for point, height in zip(points, _spread([np.log10(point.speed / 1e12) for point in points]), strict=True):
+        colour, marker = looks[point.rung]
+        hollow = isinstance(point, Modelled)
+        axis.plot(
+            point.intensity,
+            point.speed / 1e12,
+            marker,
+            color=colour,
+            markersize=10,
+            markeredgewidth=2,
+            markerfacecolor="white" if hollow else colour,
+            zorder=3,
+        )
+        speed = f"{point.rung}, {point.speed / 1e12:.3g} TFLOP/s"
+        text = f"model: {speed}" if hollow else f"measured: {speed} ({point.run})"
+        axis.annotate(
+            text,
+            (point.intensity, point.speed / 1e12),
+            (1.35 * point.intensity, 10**height),
+            va="center",
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
+            zorder=2,
+        )
+
+
+def _spread(heights: Sequence[float]) -> list[float]:
+    """Return heights moved up where they stand closer than LABEL_GAP to the one below."""
+    placed = list(heights)
+    below = -np.inf
+    for i in sorted(range(len(heights)), key=lambda i: heights[i]):
+        placed[i] = below = max(heights[i], below + LABEL_GAP)
+    return placed
