@@ -4,28 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from . import arithmetic, bits, floats, loadstore, moves  # noqa: F401  (each registers its opcodes)
-from .instructions import Code, Step, UnsupportedInstruction, build, guard, read
+from . import arithmetic, bits, floats, loadstore, matrix, moves, wmma  # noqa: F401  (each registers its opcodes)
+from .barriers import Barrier, form
+from .instructions import DTYPES, Code, Read, Step, UnsupportedInstruction, build, guard, read
+from .layout import SharedLayout, shared_layout
 from .memory import Allocation, GlobalMemory
-from .ptx import Function, Instruction, Module, Symbol, Variable
-
-ALIGN_DYNAMIC = 16
+from .ptx import Address, Function, Instruction, Module, Operand, Symbol, Variable, Vector
 
 
 @dataclass(frozen=True)
 class Exit:
-    """How a block is left. `kind` is 'next', 'jump', 'table', 'return', 'barrier' or 'call'; `target` a block's index
-    (several for a table), `lanes` the guard's reader or None, `barrier` its number and thread count (None: all)."""
+    """How a block is left. `kind` is 'next', 'jump', 'table', 'return', 'barrier' or 'warp-barrier'; `targets` are
+    blocks' indices, `lanes` the guard's reader or None, `members` the lane mask that a warp-level barrier names."""
 
     kind: str
     line: int
     targets: tuple[int, ...] = ()
     lanes: Callable | None = None
     selector: Callable | None = None
-    barrier: tuple[Callable, Callable | None] | None = None
+    barrier: Barrier | None = None
+    members: Read | None = None
 
 
 @dataclass(frozen=True)
@@ -41,36 +43,69 @@ class CompiledFunction:
     blocks: tuple[CompiledBlock, ...]
     local_bytes: int
 
+    @cached_property
+    def returns(self) -> frozenset[int]:
+        """Blocks that do nothing but return: whoever jumps there leaves at the line of the jump."""
+        bare = (i for i, b in enumerate(self.blocks) if not b.steps and b.exit.kind == "return" and not b.exit.lanes)
+        return frozenset(bare)
+
 
 @dataclass(frozen=True)
 class Program:
-    """A module ready to run: `functions` by name, static shared bytes, and the module's global variables."""
+    """A kernel ready to run: it and the functions that it calls by name, its shared arrays, and its module's global
+    variables."""
 
-    module: Module
+    kernel: str
     functions: dict[str, CompiledFunction]
-    shared_bytes: int
+    shared: SharedLayout
     variables: tuple[Allocation, ...]
 
 
-def compile_module(module: Module, memory: GlobalMemory) -> Program:
-    """Program of a module; its global and constant variables are placed in `memory`.
+def compile_kernel(module: Module, kernel: str, memory: GlobalMemory) -> Program:
+    """Program of a kernel; the global and constant variables that it names are placed in `memory`.
 
     Raises:
-        UnsupportedInstruction: an instruction of a kernel or function is not emulated.
+        UnsupportedInstruction: an instruction of the kernel or of a function it calls is not emulated.
     """
+    functions, names = _reached(module, kernel)
     symbols: dict[str, tuple[str, int]] = {}
-    allocations = _place_globals(module, memory, symbols)
-    shared_bytes = _place_shared(module, symbols)
-    functions = {f.name: _compile(f, symbols) for f in module.functions.values()}
-    return Program(module, functions, shared_bytes, allocations)
+    allocations = _place_globals(module, names, memory, symbols)
+    own = [v for f in functions for v in f.variables if v.space == "shared"]
+    layout = shared_layout([v for v in module.variables if v.space == "shared" and v.name in names] + own)
+    symbols.update((name, ("shared", offset)) for name, offset in layout.offsets.items())
+    return Program(kernel, {f.name: _compile(f, symbols) for f in functions}, layout, allocations)
+
+
+def _reached(module: Module, kernel: str) -> tuple[list[Function], set[str]]:
+    """The kernel and every function it may call, and every name that they or the variables they name mention."""
+    functions, names, ahead = [], set(), [kernel]
+    initial = {v.name: {i for i in v.initial if isinstance(i, str)} for v in module.variables}
+    while ahead:
+        name = ahead.pop()
+        if name in names:
+            continue
+        names.add(name)
+        ahead.extend(initial.get(name, ()))
+        function = module.functions.get(name)
+        if function is not None:
+            functions.append(function)
+            ahead.extend(n for b in function.blocks for i in b.instructions for o in i.operands for n in _names(o))
+    return functions, names
+
+
+def _names(operand: Operand) -> list[str]:
+    if isinstance(operand, Vector):
+        return [name for item in operand.items for name in _names(item)]
+    base = operand.base if isinstance(operand, Address) else operand
+    return [base.name] if isinstance(base, Symbol) else []
 
 
 def _place_globals(
-    module: Module, memory: GlobalMemory, symbols: dict[str, tuple[str, int]]
+    module: Module, names: set[str], memory: GlobalMemory, symbols: dict[str, tuple[str, int]]
 ) -> tuple[Allocation, ...]:
     placed = []
     for variable in module.variables:
-        if variable.space in ("global", "const"):
+        if variable.space in ("global", "const") and variable.name in names:
             allocation = memory.allocate(max(variable.bytes, 1), variable.name)
             symbols[variable.name] = ("global", allocation.base)
             placed.append((variable, allocation))
@@ -85,22 +120,6 @@ def _initial_bytes(variable: Variable, symbols: dict[str, tuple[str, int]]) -> n
     values = [symbols[v][1] if isinstance(v, str) else v for v in variable.initial]
     raw = b"".join((v % (1 << 8 * size)).to_bytes(size, "little") for v in values)
     return np.frombuffer(raw.ljust(max(variable.bytes, 1), b"\0"), np.uint8)
-
-
-def _place_shared(module: Module, symbols: dict[str, tuple[str, int]]) -> int:
-    """Offsets of the shared variables: static ones in order of declaration, the dynamic array after them."""
-    every = [*module.variables, *(v for f in module.functions.values() for v in f.variables)]
-    offset = 0
-    for variable in every:
-        if variable.space == "shared" and not variable.extern:
-            offset = -(-offset // variable.align) * variable.align
-            symbols[variable.name] = ("shared", offset)
-            offset += variable.bytes
-    dynamic = [v for v in every if v.space == "shared" and v.extern]
-    start = -(-offset // ALIGN_DYNAMIC) * ALIGN_DYNAMIC if dynamic else offset
-    for variable in dynamic:
-        symbols[variable.name] = ("shared", start)
-    return start
 
 
 def _compile(function: Function, symbols: dict[str, tuple[str, int]]) -> CompiledFunction:
@@ -130,12 +149,15 @@ def _exit(last: Instruction, number: int, function: Function, code: Code) -> Exi
     if name == "brx":
         labels = function.tables[last.operands[1].name]
         targets = tuple(_label(last, Symbol(label), function) for label in labels)
-        selector = read(last.operands[0], np.dtype(np.uint32), last, code)
+        selector = read(last.operands[0], DTYPES["u32"], last, code)
         return Exit("table", last.line, targets, lanes, selector)
     if name in ("ret", "exit"):
         return Exit("return", last.line, follow, lanes)
+    if name in ("bar", "barrier") and "warp" in last.parts:
+        members = read(last.operands[0], DTYPES["u32"], last, code)
+        return Exit("warp-barrier", last.line, follow, lanes, members=members)
     if name in ("bar", "barrier"):
-        return _barrier(last, follow, lanes, code)
+        return Exit("barrier", last.line, follow, lanes, barrier=form(last, code))
     return None
 
 
@@ -143,15 +165,3 @@ def _label(instruction: Instruction, operand: object, function: Function) -> int
     if not isinstance(operand, Symbol) or operand.name not in function.labels:
         raise UnsupportedInstruction(instruction, f"no block is called {operand}")
     return function.labels[operand.name]
-
-
-def _barrier(last: Instruction, follow: tuple[int, ...], lanes: Callable | None, code: Code) -> Exit:
-    """PTX ISA, "Parallel Synchronization and Communication Instructions: bar, barrier"."""
-    if "warp" in last.parts:
-        # lanes of a warp run in lockstep here; the hazards observer is told where the warp was in step
-        return Exit("warp-barrier", last.line, follow, lanes)
-    if "sync" not in last.parts:
-        raise UnsupportedInstruction(last, "only bar.sync is emulated")
-    u32 = np.dtype(np.uint32)
-    number, *count = (read(o, u32, last, code) for o in last.operands)
-    return Exit("barrier", last.line, follow, lanes, barrier=(number, count[0] if count else None))

@@ -1,0 +1,276 @@
+"""Warp-level matrix instructions: ldmatrix, stmatrix, movmatrix, mma.sync.
+
+PTX ISA, "Warp Level Matrix Multiply-Accumulate Instructions". All 32 lanes of a warp run these together; a warp of which
+only part arrives is a fault, not a guess. Products and their rounding are described in `fragments.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from .faults import Hazard, KernelFault
+from .fragments import (
+    U32,
+    Fragment,
+    accumulator,
+    multiplicand_a,
+    multiplicand_b,
+    quad_pairs,
+)
+from .instructions import (
+    Code,
+    Frame,
+    Read,
+    Site,
+    Step,
+    UnsupportedInstruction,
+    destination,
+    merge,
+    opcode,
+    read,
+    registers_of,
+)
+from .lanes import WARP, Batch, Mask, both
+from .loadstore import address_of, by_space, load, store
+from .ptx import Instruction, Operand
+
+ROW = np.dtype(np.complex128)
+"""A row of 8 16-bit elements, as the 16 bytes that one address stands for."""
+
+SHAPES = {
+    "f16": ("m8n8k4", "m16n8k8", "m16n8k16"),
+    "bf16": ("m16n8k8", "m16n8k16"),
+    "tf32": ("m16n8k4", "m16n8k8"),
+    "s8": ("m8n8k16", "m16n8k16", "m16n8k32"),
+    "u8": ("m8n8k16", "m16n8k16", "m16n8k32"),
+}
+"""Shapes of mma.sync by the type of A and B (PTX ISA, "mma", sm_75 to sm_90), without sparse, sub-byte, FP8 and f64."""
+
+
+def by_warp(batch: Batch, values: list[np.ndarray]) -> np.ndarray:
+    """Lattices of one type as (warps, 32, values); lanes that a partial warp lacks are zero."""
+    rows = np.stack([batch.flat(value) for value in values], axis=-1)
+    missing = -batch.threads % WARP
+    if missing:
+        rows = np.pad(rows, ((0, 0), (0, missing), (0, 0)))
+    return rows.reshape(-1, WARP, len(values))
+
+
+def lattice(batch: Batch, lanes: np.ndarray) -> np.ndarray:
+    """(warps, 32) as a full lattice: undoes `by_warp`."""
+    return lanes.reshape(batch.blocks, -1)[:, : batch.threads].reshape(batch.shape)
+
+
+def require_whole_warps(frame: Frame, mask: Mask, instruction: Instruction) -> None:
+    """KernelFault where a warp has some of its 32 lanes here and not all."""
+    batch = frame.batch
+    if mask is None and batch.threads % WARP == 0:
+        return
+    arrived = by_warp(batch, [batch.active(mask)])[..., 0]
+    partial = arrived.any(axis=1) & ~arrived.all(axis=1)
+    if not partial.any():
+        return
+    warp = int(partial.argmax())
+    row, number = divmod(warp, -(-batch.threads // WARP))
+    here = int(arrived[warp].sum())
+    block = batch.block_index(row)
+    if number * WARP + WARP > batch.threads:
+        why = f"its block has {batch.threads} threads; launch a multiple of {WARP}"
+    else:
+        why = "take it out of the branch, or let the condition be the same for the whole warp"
+    raise KernelFault(
+        Hazard(
+            "divergent-barrier",
+            instruction.line,
+            f"line {instruction.line}: {instruction.parts[0]} needs all {WARP} lanes of a warp, but {here} of warp {number} of "
+            f"block {block} run it: {why}",
+            block,
+            (batch.thread_index(number * WARP + int(arrived[warp].argmax())),),
+            here,
+        )
+    )
+
+
+def put(frame: Frame, mask: Mask, outputs: list[int], words: np.ndarray) -> None:
+    """Write (warps, 32, registers) to registers on active lanes."""
+    for i, index in enumerate(outputs):
+        value = lattice(frame.batch, words[..., i])
+        frame.registers[index] = value if mask is None else merge(mask, value, frame.registers[index])
+
+
+def words_of(operand: Operand, count: int, instruction: Instruction, code: Code) -> Callable[[Frame], np.ndarray]:
+    """Reader of a vector operand as (warps, 32, count) 32-bit words."""
+    items = registers_of(operand)
+    if len(items) != count:
+        raise UnsupportedInstruction(instruction, f"this shape takes {count} registers here, not {len(items)}")
+    reads = [read(item, U32, instruction, code) for item in items]
+    return lambda frame: by_warp(frame.batch, [get(frame.registers) for get in reads])
+
+
+def outputs_of(operand: Operand, count: int, instruction: Instruction, code: Code) -> list[int]:
+    items = registers_of(operand)
+    if len(items) != count:
+        raise UnsupportedInstruction(instruction, f"this shape gives {count} registers, not {len(items)}")
+    return [destination(item, instruction, code) for item in items]
+
+
+def _matrices(instruction: Instruction) -> int:
+    """1, 2 or 4 for .x1, .x2 or .x4 of 8 x 8 matrices of 16-bit elements."""
+    if "m8n8" not in instruction.parts or instruction.parts[-1] != "b16":
+        raise UnsupportedInstruction(instruction, "only the shape m8n8 of .b16 elements is emulated")
+    return int(next(p for p in instruction.parts if p in ("x1", "x2", "x4"))[1])
+
+
+def _row_addresses(address: Read, instruction: Instruction, count: int) -> Callable[[Frame, Mask], tuple]:
+    """Shared-memory offsets of the rows and the lanes that give them: lane i gives row i % 8 of matrix i / 8."""
+    generic = not any(p.startswith("shared") for p in instruction.parts)
+
+    def find(frame: Frame, mask: Mask) -> tuple[np.ndarray, Mask]:
+        require_whole_warps(frame, mask, instruction)
+        where = address(frame.registers)
+        lanes = mask if count == 4 else both(mask, frame.batch.linear_thread % WARP < 8 * count)
+        if not generic:
+            return where, lanes
+        (space, where, lanes), *others = by_space(frame, where, lanes)
+        if others or space != "shared":
+            raise KernelFault(
+                Hazard(
+                    "out-of-bounds",
+                    instruction.line,
+                    f"line {instruction.line}: {instruction.parts[0]} takes addresses of shared memory only; another was given",
+                )
+            )
+        return where, lanes
+
+    return find
+
+
+def _site(instruction: Instruction, count: int) -> Site:
+    return Site(f"{instruction.parts[0]}.x{count}", "shared", ROW.itemsize, instruction.line)
+
+
+@opcode("ldmatrix")
+def ldmatrix(instruction: Instruction, code: Code) -> Step:
+    count = _matrices(instruction)
+    outputs = outputs_of(instruction.operands[0], count, instruction, code)
+    rows = _row_addresses(address_of(instruction.operands[1], instruction, code), instruction, count)
+    site, transposed = _site(instruction, count), "trans" in instruction.parts
+
+    def step(frame: Frame, mask: Mask) -> None:
+        where, lanes = rows(frame, mask)
+        loaded = by_warp(frame.batch, [load(site, frame, where, lanes)])[:, : 8 * count]
+        halves = loaded.view(np.uint16).reshape(-1, count, 8, 8)
+        if transposed:
+            halves = halves.swapaxes(-1, -2)
+        # lane 4 r + c holds elements 2 c and 2 c + 1 of row r: the matrix's words in their own order
+        words = np.ascontiguousarray(halves).view(U32).reshape(-1, count, WARP)
+        put(frame, mask, outputs, words.swapaxes(-1, -2))
+
+    return step
+
+
+@opcode("stmatrix")
+def stmatrix(instruction: Instruction, code: Code) -> Step:
+    count = _matrices(instruction)
+    values = words_of(instruction.operands[1], count, instruction, code)
+    rows = _row_addresses(address_of(instruction.operands[0], instruction, code), instruction, count)
+    site, transposed = _site(instruction, count), "trans" in instruction.parts
+
+    def step(frame: Frame, mask: Mask) -> None:
+        where, lanes = rows(frame, mask)
+        halves = _halves(values(frame).swapaxes(-1, -2))
+        if transposed:
+            halves = halves.swapaxes(-1, -2)
+        stored = np.zeros((len(halves), WARP), ROW)
+        stored[:, : 8 * count] = np.ascontiguousarray(halves).view(ROW).reshape(-1, 8 * count)
+        store(site, frame, where, lattice(frame.batch, stored), lanes)
+
+    return step
+
+
+@opcode("movmatrix")
+def movmatrix(instruction: Instruction, code: Code) -> Step:
+    if "m8n8" not in instruction.parts or "trans" not in instruction.parts:
+        raise UnsupportedInstruction(instruction)
+    outputs = outputs_of(instruction.operands[0], 1, instruction, code)
+    values = words_of(instruction.operands[1], 1, instruction, code)
+
+    def step(frame: Frame, mask: Mask) -> None:
+        require_whole_warps(frame, mask, instruction)
+        halves = _halves(values(frame).swapaxes(-1, -2)).swapaxes(-1, -2)
+        put(frame, mask, outputs, np.ascontiguousarray(halves).view(U32).reshape(-1, WARP, 1))
+
+    return step
+
+
+def _halves(words: np.ndarray) -> np.ndarray:
+    """Words (warps, matrices, 32) as matrices of 16-bit elements, (warps, matrices, 8, 8)."""
+    return np.ascontiguousarray(words).view(np.uint16).reshape(*words.shape[:2], 8, 8)
+
+
+@opcode("mma")
+def mma(instruction: Instruction, code: Code) -> Step:
+    result, a_type, b_type, c_type = instruction.parts[-4:]
+    shape = next((p for p in instruction.parts if p in SHAPES.get(a_type, ())), None)
+    if shape is None or "sp" in instruction.parts or (a_type != b_type and not {a_type, b_type} <= {"s8", "u8"}):
+        raise UnsupportedInstruction(instruction, "the emulator has no mma of this shape and these types")
+    d, a, b, c = _fragments(instruction, shape)
+    outputs = outputs_of(instruction.operands[0], d.registers, instruction, code)
+    reads = [
+        words_of(operand, fragment.registers, instruction, code)
+        for operand, fragment in zip(instruction.operands[1:], (a, b, c), strict=True)
+    ]
+    return product(instruction, outputs, d, (a, b, c), reads)
+
+
+def product(
+    instruction: Instruction,
+    outputs: list[int],
+    d: Fragment,
+    fragments: tuple[Fragment, Fragment, Fragment],
+    reads: list[Callable[[Frame], np.ndarray]],
+) -> Step:
+    """Step d = a @ b + c."""
+    limits = np.iinfo(np.int32) if "satfinite" in instruction.parts else None
+
+    def step(frame: Frame, mask: Mask) -> None:
+        require_whole_warps(frame, mask, instruction)
+        a, b, c = (fragment.matrix(get(frame)) for fragment, get in zip(fragments, reads, strict=True))
+        value = a @ b + c
+        if limits is not None:
+            value = np.clip(value, limits.min, limits.max)
+        put(frame, mask, outputs, d.words(value))
+
+    return step
+
+
+def _fragments(instruction: Instruction, shape: str) -> tuple[Fragment, ...]:
+    """D, A, B and C of mma.sync."""
+    d_type, a_type, b_type, c_type = instruction.parts[-4:]
+    at = instruction.parts.index(shape)
+    a_order, b_order = instruction.parts[at + 1 : at + 3]
+    if shape == "m8n8k4":
+        return (
+            quad_pairs("c", d_type, True),
+            quad_pairs("a", a_type, a_order == "row"),
+            quad_pairs("b", b_type, b_order == "row"),
+            quad_pairs("c", c_type, True),
+        )
+    if (a_order, b_order) != ("row", "col"):
+        raise UnsupportedInstruction(instruction, "this shape takes A by rows and B by columns (.row.col)")
+    m, n, k = extents(shape)
+    return (
+        accumulator(m, n, d_type),
+        multiplicand_a(m, k, a_type),
+        multiplicand_b(k, n, b_type),
+        accumulator(m, n, c_type),
+    )
+
+
+def extents(shape: str) -> tuple[int, int, int]:
+    """(16, 8, 4) of 'm16n8k4'."""
+    m, _, rest = shape[1:].partition("n")
+    n, _, k = rest.partition("k")
+    return int(m), int(n), int(k)
