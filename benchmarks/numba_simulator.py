@@ -1,4 +1,4 @@
-"""Times of Numba's CUDA simulator on the benchmark's kernels, printed as JSON; `emulator.py` runs this file by itself."""
+"""Times of Numba's CUDA simulator on the kernels of `emulator.py`, which runs this file and reads its JSON."""
 
 import json
 import os
@@ -15,6 +15,7 @@ TILE = 32
 
 @cuda.jit
 def naive(M, N, K, A, B, C):
+    """C = A @ B, one thread an output; threadIdx.x picks the row."""
     row = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     col = cuda.blockIdx.y * cuda.blockDim.y + cuda.threadIdx.y
     if row >= M or col >= N:
@@ -27,6 +28,7 @@ def naive(M, N, K, A, B, C):
 
 @cuda.jit
 def shared_tile(M, N, K, A, B, C):
+    """C = A @ B by tiles of A and B in shared memory, one thread an output."""
     a = cuda.shared.array((TILE, TILE), float32)
     b = cuda.shared.array((TILE, TILE), float32)
     x, y = cuda.threadIdx.x, cuda.threadIdx.y
