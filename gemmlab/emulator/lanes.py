@@ -7,6 +7,7 @@ computed more often than it differs.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -99,15 +100,16 @@ class Batch:
         return (int(x), int(y), int(z))
 
 
-def batches(grid: tuple[int, int, int], block: tuple[int, int, int], lanes: int) -> list[Batch]:
-    """Cut a grid, (z, y, x), into boxes of at most `lanes` lanes each (one block at least), in launch order."""
+def batches(grid: tuple[int, int, int], block: tuple[int, int, int], lanes: int) -> Iterator[Batch]:
+    """Cut a grid, (z, y, x), into boxes of at most `lanes` lanes each (one block at least), in launch order. A grid may
+    have 2^63 blocks, so each box is made when it is asked for."""
     room = max(1, lanes // prod(block))
     x = min(grid[2], room)
     y = min(grid[1], max(1, room // grid[2])) if x == grid[2] else 1
     z = min(grid[0], max(1, room // (grid[2] * grid[1]))) if y == grid[1] and x == grid[2] else 1
-    return [
+    return (
         Batch(grid, block, (oz, oy, ox), (min(z, grid[0] - oz), min(y, grid[1] - oy), min(x, grid[2] - ox)))
         for oz in range(0, grid[0], z)
         for oy in range(0, grid[1], y)
         for ox in range(0, grid[2], x)
-    ]
+    )
