@@ -10,9 +10,10 @@ from gemmlab import gpus, nvrtc
 
 from . import arguments, limits, ptx
 from .arrays import MEMORY
-from .code import Program, compile_module
+from .code import Program, compile_kernel
 from .faults import Hazard, KernelFault
-from .machine import Machine, Observer
+from .machine import Machine
+from .observer import Observer
 
 DEFAULT_ARCHITECTURE = "sm_90"
 
@@ -43,8 +44,16 @@ def time_limit(seconds: float | None = None) -> float:
 
 
 @functools.lru_cache(maxsize=128)
-def _program(source: str, options: tuple[str, ...], arch: str) -> Program:
-    return compile_module(ptx.parse(nvrtc.compile_ptx(source, options, arch)), MEMORY)
+def _module(source: str, options: tuple[str, ...], arch: str) -> ptx.Module:
+    return ptx.parse(nvrtc.compile_ptx(source, options, arch))
+
+
+@functools.lru_cache(maxsize=128)
+def _program(source: str, options: tuple[str, ...], arch: str, kernel: str) -> Program:
+    module = _module(source, options, arch)
+    if kernel not in module.kernels:
+        raise nvrtc.KernelNotFound(kernel, module.kernels)
+    return compile_kernel(module, kernel, MEMORY)
 
 
 class RawKernel:
@@ -72,10 +81,12 @@ class RawKernel:
 
     @property
     def program(self) -> Program:
-        program = _program(self.code, self.options, self.architecture)
-        if self.name not in program.module.kernels:
-            raise nvrtc.KernelNotFound(self.name, program.module.kernels)
-        return program
+        return _program(self.code, self.options, self.architecture, self.name)
+
+    @property
+    def function(self) -> ptx.Function:
+        """The kernel as its PTX declares it."""
+        return self.program.functions[self.name].function
 
     @property
     def resources(self) -> nvrtc.KernelResources:
@@ -101,7 +112,7 @@ class RawKernel:
     def max_threads_per_block(self) -> int:
         """Threads of the largest block that this kernel's registers and launch bounds allow."""
         arch = gpus.architecture(self.architecture)
-        bound = self.program.module.functions[self.name].max_threads
+        bound = self.function.max_threads
         return min(limits.most_threads(arch, self.num_regs), bound or arch.max_threads_per_block)
 
     def __call__(self, grid: object, block: object, args: tuple[object, ...], *, shared_mem: int = 0) -> None:
@@ -126,17 +137,16 @@ def launch(
     that a GPU refuses is not run."""
     grid, block = limits.extent(grid, "grid"), limits.extent(block, "block")
     program = kernel.program
-    function = program.module.functions[kernel.name]
     problem = _problem(kernel, program, grid, block, int(shared_mem))
     if problem:
         on_fault(Hazard("launch", 0, f"{kernel.name} cannot be launched: {problem}"))
         return
-    bound = arguments.bind(function, kernel.code, args)
+    bound = arguments.bind(kernel.function, kernel.code, args)
     for hazard in bound.hazards:
         on_fault(hazard)
     if not bound.refused:
         machine = Machine(program, MEMORY, on_fault, observers, time_limit())
-        machine.run(kernel.name, grid, block, bound.parameters, int(shared_mem))
+        machine.run(grid, block, bound.parameters, int(shared_mem))
 
 
 def _problem(
@@ -144,12 +154,12 @@ def _problem(
 ) -> str | None:
     arch = gpus.architecture(kernel.architecture)
     threads = prod(block)
-    static = program.shared_bytes
+    static = program.shared.static_bytes
     if static > arch.shared_bytes_per_block:
         kernel.resources  # noqa: B018  (ptxas refuses it in its own words)
     return (
         limits.shape_problem(arch, grid, block)
-        or limits.bounds_problem(threads, program.module.functions[kernel.name].max_threads)
+        or limits.bounds_problem(threads, kernel.function.max_threads)
         or limits.shared_problem(arch, static, dynamic, kernel.max_dynamic_shared_size_bytes)
         # even at 255 registers a block of 256 threads fits, so only larger ones need the compiler's count
         or (limits.register_problem(arch, threads, kernel.num_regs) if threads > 256 else None)

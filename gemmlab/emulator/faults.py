@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
+
+import numpy as np
+
+from .lanes import Batch
+from .memory import Fault
 
 KINDS = (
     "out-of-bounds",
@@ -15,20 +20,43 @@ KINDS = (
     "timeout",
 )
 
+Index = tuple[int, int, int]
+
 
 @dataclass(frozen=True)
 class Hazard:
-    """One finding: `kind` is one of KINDS, `line` the source line (0: none, as for a refused launch), `block` and
-    `threads` the first block and threads it was seen at, (x, y, z) each, `count` how many lanes were at fault, `lines` the other
-    source lines that take part."""
+    """One finding, the first of its like: `what` is wrong, and the `cure`.
+
+    `kind` is one of KINDS, `line` the source line (0: none, as for a refused launch), `lines` the other lines that
+    take part, `block` and `threads` the first it was seen at, (x, y, z) each. `count` says how many `counted` things
+    were seen in all. Of memory: `space`, `array`, byte `offset` in it and `bytes` of the access. Of a race: `accesses`
+    as (line, 'read' | 'write' | 'atomic' | 'async write') in the order in which the emulator saw them, and `scope`,
+    'interblock', 'crosswarp', 'samewarp' or 'async'.
+    """
 
     kind: str
     line: int
-    message: str
-    block: tuple[int, int, int] | None = None
-    threads: tuple[tuple[int, int, int], ...] = ()
+    what: str
+    block: Index | None = None
+    threads: tuple[Index, ...] = ()
     count: int = 0
     lines: tuple[int, ...] = ()
+    _: KW_ONLY
+    cure: str = ""
+    counted: str = ""
+    space: str = ""
+    array: str = ""
+    offset: int | None = None
+    bytes: int = 0
+    accesses: tuple[tuple[int, str], ...] = ()
+    scope: str = ""
+
+    @property
+    def message(self) -> str:
+        """The finding in a sentence, with its line and its cure."""
+        line = f"line {self.line}: " if self.line else ""
+        total = f" ({self.count:,} {self.counted} in all)" if self.counted and self.count > 1 else ""
+        return f"{line}{self.what}{total}{'; ' if self.cure else ''}{self.cure}"
 
     def with_count(self, count: int) -> Hazard:
         return replace(self, count=count)
@@ -43,3 +71,44 @@ class KernelFault(RuntimeError):
     def __init__(self, hazard: Hazard) -> None:
         super().__init__(hazard.message)
         self.hazard = hazard
+
+
+def verb(op: str) -> str:
+    """What an access does to memory: 'read', 'write' or, of an atomic, 'update'."""
+    kind = op.split(".")[0]
+    if kind in ("atom", "red"):
+        return "update"
+    return "write" if kind in ("st", "stmatrix") or op == "cp.async.shared" else "read"
+
+
+def access_hazard(op: str, line: int, batch: Batch, found: Fault) -> Hazard:
+    """Hazard of a request that was outside its array or misaligned."""
+    row, thread = (int(i[0]) for i in np.nonzero(found.lanes))
+    block, first = batch.block_index(row), batch.thread_index(thread)
+    place = found.place
+    does = f"thread {first} of block {block} {verb(op)}s {found.bytes} bytes"
+    if found.kind == "misaligned":
+        what = f"{does} at {place}, which is {place.address % found.bytes} past a multiple of {found.bytes}"
+        cure = "keep the address a multiple of the width, or use narrower accesses"
+        if place.row_bytes % found.bytes:
+            cure = (
+                f"rows of {place.row} are {place.row_bytes} bytes, no multiple of {found.bytes}: pad them, or use narrower "
+                "accesses"
+            )
+    else:
+        what = f"{does} at {place}"
+        cure = "guard the access with the array's bounds"
+    return Hazard(
+        found.kind,
+        line,
+        what,
+        block,
+        (first,),
+        int(found.lanes.sum()),
+        cure=cure,
+        counted="accesses",
+        space=found.space,
+        array=place.array,
+        offset=place.offset,
+        bytes=found.bytes,
+    )

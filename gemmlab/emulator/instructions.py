@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from .lanes import Batch, Mask, both, select, uniform
-from .memory import BlockMemory, Fault, GlobalMemory, ThreadMemory
+from .memory import Fault, GlobalMemory
+from .onchip import BlockMemory, ThreadMemory
 from .ptx import Address, Function, Immediate, Instruction, Operand, PtxError, Register, Symbol, Vector
 
 DTYPES = {
@@ -54,12 +55,13 @@ class UnsupportedInstruction(PtxError):
 @dataclass(frozen=True)
 class Site:
     """Where an access stands: one memory instruction of a kernel. `op` is 'ld.global', 'st.shared', 'atom.global'
-    and so on, `bytes` the width of the access per lane."""
+    and so on, `bytes` the width of the access per lane, `order` its memory order ('' for a plain, weak access)."""
 
     op: str
     space: str
     bytes: int
     line: int
+    order: str = ""
 
 
 @dataclass

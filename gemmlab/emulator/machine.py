@@ -13,16 +13,21 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from .barriers import Left, Wait, WarpWait, arrive, complete, meet, reduced, write_reduction
 from .code import CompiledFunction, Exit, Program
-from .faults import Hazard, KernelFault
+from .faults import Hazard, KernelFault, access_hazard
 from .instructions import SPECIAL_REGISTERS, Frame, Site
 from .lanes import Batch, Mask, batches, both, uniform
-from .memory import BlockMemory, Fault, GlobalMemory, ThreadMemory
-from .ptx import PtxError
+from .memory import Fault, GlobalMemory
+from .observer import Observer
+from .onchip import BlockMemory, ThreadMemory
 
 LANES = 1 << 14
 """Lanes that run together: enough to amortise Python, few enough that a value stays in cache (at twice as many a
 float64 temporary passes half a megabyte, and each operation was seen to take seven times as long)."""
+
+ON_CHIP_BYTES = 1 << 28
+"""Shared and local memory of the blocks that run together; more of it, and fewer blocks do."""
 
 PATIENCE = 20_000
 """Blocks run in a row by one rule before lanes that wait get a turn: a spinning lane must not starve the one that
@@ -31,42 +36,31 @@ would release it."""
 TICKS_PER_LOOK = 64
 
 
-@dataclass(frozen=True)
-class Wait:
-    """Lanes parked at a barrier: its number, the threads it wants (0: all of the block), and where they go on."""
+@dataclass
+class _Standing:
+    """Where the lanes of one activation stand: at which block, at which barriers, or gone."""
 
-    line: int
-    number: int
-    count: int
-    resume: int
-    mask: np.ndarray
+    pending: dict[int, Mask]
+    entered: Mask
+    waits: list[Wait] = field(default_factory=list)
+    arrivals: list[Wait] = field(default_factory=list)
+    warp_waits: list[WarpWait] = field(default_factory=list)
+    left: list[Left] = field(default_factory=list)
 
+    def go(self, target: int, mask: Mask) -> None:
+        """Add lanes to those that stand at a block."""
+        if target in self.pending:
+            other = self.pending[target]
+            mask = None if mask is None or other is None else mask | other
+        self.pending[target] = None if mask is None or mask.all() else mask
 
-@dataclass(frozen=True)
-class Left:
-    """Lanes that returned, and the line they did it at."""
-
-    line: int
-    mask: np.ndarray
-
-
-class Observer:
-    """What the machine tells; each method does nothing here, and an observer overrides those that it cares for."""
-
-    def start(self, frame: Frame) -> None:
-        """A batch begins."""
-
-    def access(self, site: Site, frame: Frame, address: np.ndarray, mask: Mask) -> None:
-        """A request is about to be carried out."""
-
-    def barrier(self, frame: Frame, waits: list[Wait], left: list[Left]) -> None:
-        """Every lane of the batch has returned or waits, at one place or at several."""
-
-    def warp_barrier(self, frame: Frame, line: int, mask: Mask) -> None:
-        """Lanes pass a warp-level barrier."""
-
-    def finish(self, frame: Frame) -> None:
-        """A batch has ended."""
+    @property
+    def living(self) -> Mask:
+        """Lanes that have not returned."""
+        living = self.entered
+        for gone in self.left:
+            living = both(living, ~gone.mask)
+        return living
 
 
 @dataclass
@@ -83,18 +77,22 @@ class Machine:
 
     def run(
         self,
-        kernel: str,
         grid: tuple[int, int, int],
         block: tuple[int, int, int],
         parameters: dict[str, np.ndarray],
         dynamic_shared: int = 0,
     ) -> None:
-        """Run a kernel over a grid; grid and block are (x, y, z), parameters the raw bytes of each by name."""
+        """Run the kernel over a grid; grid and block are (x, y, z), parameters the raw bytes of each by name."""
         self._deadline = time.monotonic() + self.seconds
-        function = self.program.functions[kernel]
+        function = self.program.functions[self.program.kernel]
+        regions = self.program.shared.regions(dynamic_shared)
+        threads = block[0] * block[1] * block[2]
+        per_block = (regions[-1].end if regions else 0) + threads * function.local_bytes
+        lanes = min(self.lanes, max(1, ON_CHIP_BYTES // max(per_block, 1)) * threads)
         with np.errstate(all="ignore"):
-            for batch in batches(grid[::-1], block[::-1], self.lanes):
-                shared = BlockMemory(batch, self.program.shared_bytes + dynamic_shared)
+            for batch in batches(grid[::-1], block[::-1], lanes):
+                self.look_at_the_clock(function.blocks[0].exit.line)
+                shared = BlockMemory(batch, regions)
                 local = ThreadMemory(batch, function.local_bytes)
                 frame = self.frame(function, batch, shared, local, parameters)
                 for observer in self.observers:
@@ -119,128 +117,141 @@ class Machine:
     def execute(self, function: CompiledFunction, frame: Frame, mask: Mask) -> None:
         """Run a function from its first block until every lane of the mask has returned."""
         blocks = function.blocks
-        pending: dict[int, Mask] = {0: mask}
-        waits: list[Wait] = []
-        left: list[Left] = []
+        standing = _Standing({0: mask}, mask)
+        pending = standing.pending
         ticks = 0
-        while pending or waits:
+        while True:
             if not pending:
-                self._release(function, frame, waits, left, pending)
-                continue
+                if standing.warp_waits:
+                    self._release_warps(frame, standing)
+                elif standing.waits:
+                    self._release(frame, standing)
+                else:
+                    return
             ticks += 1
             if ticks % TICKS_PER_LOOK == 0:
-                self._look_at_the_clock(blocks[min(pending)].exit.line)
+                self.look_at_the_clock(blocks[min(pending)].exit.line)
             number = min(pending) if ticks // PATIENCE % 2 == 0 else max(pending)
             mask = pending.pop(number)
             block = blocks[number]
             for step in block.steps:
                 step(frame, mask)
-            self._leave(block.exit, frame, mask, pending, waits, left)
+            self._leave(block.exit, function, frame, mask, standing)
 
-    def _look_at_the_clock(self, line: int) -> None:
+    def look_at_the_clock(self, line: int) -> None:
+        """Raises KernelFault when the time of the launch is up."""
         if time.monotonic() > self._deadline:
             raise KernelFault(
                 Hazard(
                     "timeout",
                     line,
-                    f"line {line}: the launch was stopped after {self.seconds:g} s; a loop here may never end. If it is "
-                    "only long, use a smaller problem or allow more with emulator.time_limit(seconds)",
+                    f"the launch was stopped after {self.seconds:g} s",
+                    cure="a loop here may never end; if the launch is only long, use a smaller problem or allow more "
+                    "with emulator.time_limit(seconds)",
                 )
             )
 
     def _leave(
-        self,
-        leave: Exit,
-        frame: Frame,
-        mask: Mask,
-        pending: dict[int, Mask],
-        waits: list[Wait],
-        left: list[Left],
+        self, leave: Exit, function: CompiledFunction, frame: Frame, mask: Mask, standing: _Standing
     ) -> None:
         """Send the lanes of a finished block on."""
+
+        def go(target: int, lanes: Mask) -> None:
+            if target in function.returns and leave.kind != "next":
+                standing.left.append(Left(leave.line, _full(lanes)))
+            else:
+                standing.go(target, lanes)
+
         if leave.kind == "next":
-            _go(pending, leave.targets[0], mask)
+            go(leave.targets[0], mask)
             return
-        stay: Mask = None
         if leave.lanes is not None:
             predicate = leave.lanes(frame.registers)
             if predicate.size == 1:
                 if not predicate.item():
-                    _go(pending, leave.targets[-1], mask)
+                    go(leave.targets[-1], mask)
                     return
             else:
                 stay = both(mask, ~predicate)
                 mask = both(mask, predicate)
                 if stay.any():
-                    _go(pending, leave.targets[-1], stay)
+                    go(leave.targets[-1], stay)
                 if not mask.any():
                     return
         if leave.kind == "jump":
-            _go(pending, leave.targets[0], mask)
+            go(leave.targets[0], mask)
         elif leave.kind == "return":
-            left.append(Left(leave.line, _full(mask)))
+            standing.left.append(Left(leave.line, _full(mask)))
         elif leave.kind == "table":
             selector = leave.selector(frame.registers)
             for value, target in enumerate(leave.targets):
                 lanes = both(mask, selector == value)
                 if lanes.any():
-                    _go(pending, target, lanes)
+                    go(target, lanes)
         elif leave.kind == "warp-barrier":
-            for observer in frame.observers:
-                observer.warp_barrier(frame, leave.line, mask)
-            _go(pending, leave.targets[0], mask)
-        else:
-            number, count = leave.barrier
-            registers = frame.registers
-            wait = Wait(
-                leave.line,
-                _one(number(registers), leave, "number"),
-                0 if count is None else _one(count(registers), leave, "thread count"),
-                leave.targets[-1],
-                _full(mask),
-            )
-            everyone = not pending and not waits and wait.mask.all()
-            if everyone and wait.count in (0, frame.batch.threads):
-                for observer in frame.observers:
-                    observer.barrier(frame, [wait], left)
-                _go(pending, wait.resume, None)
+            if complete(frame.batch, mask, leave.members(frame.registers), standing.living):
+                self._warp_met(frame, leave.line, mask)
+                standing.go(leave.targets[0], mask)
             else:
-                waits.append(wait)
+                standing.warp_waits.append(WarpWait(leave.line, leave.targets[0], mask))
+        else:
+            self._at_barrier(leave, frame, mask, standing)
 
-    def _release(
-        self,
-        function: CompiledFunction,
-        frame: Frame,
-        waits: list[Wait],
-        left: list[Left],
-        pending: dict[int, Mask],
-    ) -> None:
-        """Nobody can run: let every block go on whose barrier has all the threads that it wants. Threads that have
-        returned are no longer wanted (Volta and later)."""
+    def _at_barrier(self, leave: Exit, frame: Frame, mask: Mask, standing: _Standing) -> None:
+        barrier, resume = leave.barrier, leave.targets[-1]
+        waits = arrive(barrier, frame.registers, _full(mask), resume)
+        if not barrier.waits:
+            standing.arrivals.extend(waits)
+            standing.go(resume, mask)
+            return
+        (wait, *others) = waits
+        alone = not (others or standing.pending or standing.waits or standing.warp_waits or standing.arrivals)
+        if alone and wait.mask.all() and wait.count in (0, frame.batch.threads):
+            for observer in frame.observers:
+                observer.stopped(frame, [wait], standing.left)
+                observer.met(frame, None)
+            if barrier.reduction:
+                value = reduced(frame.batch, [wait], frame.batch.active(None))
+                write_reduction(wait, value, frame.registers, None)
+            standing.go(resume, None)
+        else:
+            standing.waits.extend(waits)
+
+    def _release_warps(self, frame: Frame, standing: _Standing) -> None:
+        """Nobody can run, so whoever is to come to a warp-level barrier has come."""
+        parked, standing.warp_waits = standing.warp_waits, []
+        mask = np.logical_or.reduce([frame.batch.flat(w.mask) for w in parked]).reshape(frame.batch.shape)
+        self._warp_met(frame, parked[0].line, mask)
+        for wait in parked:
+            standing.go(wait.resume, wait.mask)
+
+    def _warp_met(self, frame: Frame, line: int, mask: Mask) -> None:
         for observer in frame.observers:
-            observer.barrier(frame, waits, left)
+            observer.warp_met(frame, line, mask)
+
+    def _release(self, frame: Frame, standing: _Standing) -> None:
+        """Nobody can run: let every block go on whose barrier has all the threads that it wants."""
         batch = frame.batch
-        flat = [batch.flat(w.mask) for w in waits]
-        alive = np.sum([f.sum(axis=1) for f in flat], axis=0)
-        remaining: list[Wait] = []
-        freed = False
-        for number in sorted({w.number for w in waits}):
-            at = [(w, f) for w, f in zip(waits, flat, strict=True) if w.number == number]
-            arrived = np.sum([f.sum(axis=1) for _, f in at], axis=0)
-            wanted = max(w.count for w, _ in at)
-            ready = (arrived > 0) & (arrived >= (wanted or alive))
-            rows = ready.reshape(batch.extent + (1, 1, 1))
-            for wait, _ in at:
-                go = wait.mask & rows
-                if go.any():
-                    freed = True
-                    _go(pending, wait.resume, go)
-                kept = wait.mask & ~rows
-                if kept.any():
-                    remaining.append(Wait(wait.line, wait.number, wait.count, wait.resume, kept))
-        if not freed:
-            self._deadlock(batch, waits)
-        waits[:] = remaining
+        for observer in frame.observers:
+            observer.stopped(frame, standing.waits, standing.left)
+        meetings = meet(batch, standing.waits, standing.arrivals)
+        if not meetings:
+            self._deadlock(batch, standing.waits)
+        for number, meeting in meetings:
+            for observer in frame.observers:
+                observer.met(frame, meeting)
+            here = [w for w in standing.waits if w.number == number]
+            went = meeting.waited.reshape(batch.shape)
+            reducing = [w for w in here if w.barrier.reduction]
+            value = reduced(batch, reducing, meeting.waited) if reducing else None
+            for wait in here:
+                lanes = wait.mask & went
+                if wait.barrier.reduction:
+                    write_reduction(wait, value, frame.registers, lanes)
+                if lanes.any():
+                    standing.go(wait.resume, lanes)
+            standing.waits = _without(standing.waits, number, went)
+            standing.arrivals = _without(standing.arrivals, number, meeting.arrived.reshape(batch.shape))
 
     def _deadlock(self, batch: Batch, waits: list[Wait]) -> None:
         wait = waits[0]
@@ -251,37 +262,18 @@ class Machine:
             Hazard(
                 "divergent-barrier",
                 wait.line,
-                f"line {wait.line}: block {batch.block_index(row)} waits for ever: {int(rows[row].sum())} threads arrived "
-                f"at barrier {wait.number}, which wants {wanted}; let every thread of the block reach the same barrier",
+                f"block {batch.block_index(row)} waits for ever: {int(rows[row].sum())} threads arrived at barrier "
+                f"{wait.number}, which wants {wanted}",
                 batch.block_index(row),
                 (batch.thread_index(thread),),
                 int(rows[row].sum()),
+                cure="let every thread that the barrier counts reach it",
             )
         )
 
     def fault(self, site: Site, batch: Batch, found: Fault) -> None:
         """Turn what a checked access found into a hazard."""
-        row, thread = (int(i[0]) for i in np.nonzero(found.lanes))
-        block, first = batch.block_index(row), batch.thread_index(thread)
-        verb = "reads" if site.op.startswith("ld") else "writes"
-        count = int(found.lanes.sum())
-        if found.kind == "misaligned":
-            what = f"{verb} {found.bytes} bytes at {found.where}, which is not a multiple of {found.bytes}"
-            cure = "align the address or use narrower accesses"
-        else:
-            what = f"{verb} {found.bytes} bytes outside its array: {found.where}"
-            cure = "guard the access with the array's bounds"
-        others = f" ({count} threads do so here)" if count > 1 else ""
-        self.on_fault(
-            Hazard(
-                found.kind,
-                site.line,
-                f"line {site.line}: thread {first} of block {block} {what}{others}; {cure}",
-                block,
-                (first,),
-                count,
-            )
-        )
+        self.on_fault(access_hazard(site.op, site.line, batch, found))
 
     def call(self, name: str, frame: Frame, arguments: dict[tuple[str, int], np.ndarray], mask: Mask) -> Frame:
         """Run a function that was not inlined on the lanes of the mask; its frame holds what it returned."""
@@ -292,19 +284,11 @@ class Machine:
         return callee
 
 
-def _go(pending: dict[int, Mask], target: int, mask: Mask) -> None:
-    """Add lanes to those that stand at a block."""
-    if target in pending:
-        other = pending[target]
-        mask = None if mask is None or other is None else mask | other
-    pending[target] = None if mask is None or mask.all() else mask
+def _without(waits: list[Wait], number: int, gone: np.ndarray) -> list[Wait]:
+    """Waits less the lanes that a barrier let go."""
+    kept = [w if w.number != number else w.with_lanes(w.mask & ~gone) for w in waits]
+    return [w for w in kept if w.mask.any()]
 
 
 def _full(mask: Mask) -> np.ndarray:
     return uniform(True, bool) if mask is None else mask
-
-
-def _one(value: np.ndarray, leave: Exit, what: str) -> int:
-    if value.size != 1:
-        raise PtxError(f"line {leave.line}: a barrier whose {what} differs between threads is not emulated")
-    return int(value.item())

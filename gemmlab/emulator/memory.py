@@ -1,8 +1,7 @@
-"""Allocations, bounds, alignment and address spaces.
+"""Global memory: allocations, bounds and alignment.
 
 A request is a lattice of byte addresses, one per lane, all of one width. Every request is checked before a byte
-moves: an address outside its allocation, its block's shared memory or its thread's local memory, or one that is not a
-multiple of the width, is reported and never followed.
+moves: an address outside its allocation, or one that is not a multiple of the width, is reported and never followed.
 
 Generic addresses (PTX ISA, "State Spaces") tell the spaces apart by range: shared and local memory have windows of
 their own below every global allocation.
@@ -12,7 +11,7 @@ from __future__ import annotations
 
 import weakref
 from bisect import bisect_right, insort
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import prod
 
@@ -27,6 +26,9 @@ ALIGNMENT = 256
 RED_ZONE = 1 << 34
 """Bytes of address space between allocations; a 32-bit index that ran wild still lands in it."""
 
+CAPACITY = 1 << 32
+"""Bytes of the emulated GPU's memory."""
+
 POISON = 0xFF
 """Byte that fills memory nobody wrote: as float32 it reads NaN."""
 
@@ -35,25 +37,55 @@ UNITS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64, 16: np.complex12
 
 
 @dataclass(frozen=True)
+class Place:
+    """Where an address lies: `offset` bytes into an array of `size` bytes, or near none ('' and None). `element` is
+    the array's element there, such as 'A[1, 0]'; `row` says how long a row of it is, and `row_bytes` in bytes."""
+
+    address: int
+    array: str = ""
+    offset: int | None = None
+    size: int = 0
+    element: str = ""
+    row: str = ""
+    row_bytes: int = 0
+
+    def __str__(self) -> str:
+        if self.offset is None:
+            return f"address {self.address:#x}, which is in no array"
+        element = f" ({self.element})" if self.element else ""
+        outside = "" if 0 <= self.offset < self.size else f", which has {self.size} bytes"
+        return f"byte {self.offset}{element} of {self.array}{outside}"
+
+
+@dataclass(frozen=True)
 class Fault:
-    """What a checked access found: lanes at fault as (blocks, threads) booleans and the addresses they asked for."""
+    """What a checked access found: lanes at fault as (blocks, threads) booleans and where the first of them points."""
 
     kind: str
     space: str
     bytes: int
     lanes: np.ndarray
-    addresses: np.ndarray
-    where: str
+    place: Place
 
 
 FaultHandler = Callable[[Fault], None]
 
 
 class Allocation:
-    """One array's bytes at a device address; `name` is what messages call it."""
+    """One array's bytes at a device address; `name` is what messages call it, `shape` and `dtype` what it holds, and
+    `row_argument` the kernel's argument that gives the length of a row.
+
+    `initialized` flags each byte that somebody wrote; None stands for all. `stores` counts stores by kernels, so that
+    whoever keeps the flags sees that it missed some.
+    """
 
     def __init__(self, base: int, nbytes: int, name: str) -> None:
         self.base, self.nbytes, self.name = base, nbytes, name
+        self.shape: tuple[int, ...] = (nbytes,)
+        self.dtype = np.dtype(np.uint8)
+        self.row_argument = ""
+        self.initialized: np.ndarray | None = None
+        self.stores = 0
         storage = np.full(-(-nbytes // 16) * 16, POISON, np.uint8)
         self.buffer = storage[:nbytes]
         self._storage = storage
@@ -65,6 +97,21 @@ class Allocation:
             self._views[width] = self._storage[: self.nbytes // width * width].view(UNITS[width])
         return self._views[width]
 
+    def place(self, offset: int) -> Place:
+        """What lies at a byte offset, inside the array or outside."""
+        if not self.shape or 0 in self.shape or offset < 0:
+            return Place(self.base + offset, self.name, offset, self.nbytes)
+        first, *extents = self.shape
+        index, left = [], offset // self.dtype.itemsize
+        for extent in reversed(extents):
+            left, at = divmod(left, extent)
+            index.insert(0, at)
+        element = f"{self.name}[{', '.join(map(str, [left, *index]))}]"
+        elements = prod(extents)
+        row = f"{self.row_argument + ' = ' if self.row_argument else ''}{elements} elements" if extents else ""
+        row_bytes = elements * self.dtype.itemsize if extents else 0
+        return Place(self.base + offset, self.name, offset, self.nbytes, element, row, row_bytes)
+
 
 class GlobalMemory:
     """All live allocations. They are found by address; a lane that points into none of them is a fault."""
@@ -75,29 +122,38 @@ class GlobalMemory:
         self._bases: list[int] = []
         self._live: dict[int, weakref.ref[Allocation]] = {}
         self._next = GLOBAL_BASE
+        self._used = 0
 
     def allocate(self, nbytes: int, name: str) -> Allocation:
+        """A new array of bytes; MemoryError when the emulated GPU has no room for it."""
+        if self._used + nbytes > CAPACITY:
+            raise MemoryError(
+                f"cannot allocate {nbytes:,} bytes: the emulated GPU has {CAPACITY:,}, of which {self._used:,} are in use; "
+                "use smaller arrays, or del those that are no longer needed"
+            )
         allocation = Allocation(self._next, nbytes, name)
+        self._used += nbytes
         self._next += -(-max(nbytes, 1) // ALIGNMENT) * ALIGNMENT + RED_ZONE
         insort(self._bases, allocation.base)
-        self._live[allocation.base] = weakref.ref(allocation, lambda _, base=allocation.base: self._forget(base))
+        forget = lambda _, base=allocation.base: self._forget(base, nbytes)  # noqa: E731
+        self._live[allocation.base] = weakref.ref(allocation, forget)
         return allocation
 
-    def _forget(self, base: int) -> None:
+    def _forget(self, base: int, nbytes: int) -> None:
         self._live.pop(base, None)
+        self._used -= nbytes
         at = bisect_right(self._bases, base) - 1
         if at >= 0 and self._bases[at] == base:
             del self._bases[at]
 
-    def nearest(self, address: int) -> Allocation | None:
-        """The allocation at or below an address, else the first above it: whose edge was crossed."""
-        if not self._bases:
-            return None
-        at = max(bisect_right(self._bases, address) - 1, 0)
-        below = self._live[self._bases[at]]()
-        if below and address >= below.base + below.nbytes + RED_ZONE // 2 and at + 1 < len(self._bases):
-            return self._live[self._bases[at + 1]]()
-        return below
+    def below(self, address: int) -> Allocation | None:
+        """The allocation that starts at or below an address."""
+        at = bisect_right(self._bases, address) - 1
+        return self._live[self._bases[at]]() if at >= 0 else None
+
+    def allocations(self) -> Iterator[Allocation]:
+        """All that are alive, by address."""
+        yield from filter(None, [self._live[base]() for base in list(self._bases)])
 
     def read(self, batch: Batch, address: np.ndarray, mask: Mask, width: int, fault: FaultHandler) -> np.ndarray:
         """Units of `width` bytes at `address` (u64 lattice); lanes at fault or inactive read zero."""
@@ -109,7 +165,7 @@ class GlobalMemory:
                 pass
         shape = np.broadcast_shapes(address.shape, (1,) * RANK if mask is None else mask.shape)
         result = np.zeros(shape, UNITS[width])
-        for owner, lanes, where in self._split(batch, np.broadcast_to(address, shape), mask, width, fault):
+        for owner, lanes, where in self.split(batch, np.broadcast_to(address, shape), mask, width, fault):
             result[lanes] = owner.view(width)[where]
         return result
 
@@ -126,11 +182,13 @@ class GlobalMemory:
                 active = np.broadcast_to(mask, shape)
                 index, values = index[active], values[active]
             if index.size == 0 or int(index.max()) < allocation.view(width).size:
+                allocation.stores += 1
                 allocation.view(width)[index] = values
                 return
         shape = np.broadcast_shapes(address.shape, values.shape, (1,) * RANK if mask is None else mask.shape)
         values = np.broadcast_to(values, shape)
-        for owner, lanes, where in self._split(batch, np.broadcast_to(address, shape), mask, width, fault):
+        for owner, lanes, where in self.split(batch, np.broadcast_to(address, shape), mask, width, fault):
+            owner.stores += 1
             owner.view(width)[where] = values[lanes]
 
     def _locate(self, address: np.ndarray, mask: Mask, width: int) -> tuple[Allocation | None, np.ndarray]:
@@ -141,8 +199,7 @@ class GlobalMemory:
             shape = np.broadcast_shapes(address.shape, mask.shape)
             address = np.broadcast_to(address, shape)
             first = address.reshape(-1)[np.broadcast_to(mask, shape).argmax()]
-        at = bisect_right(self._bases, int(first)) - 1
-        allocation = self._live[self._bases[at]]() if at >= 0 else None
+        allocation = self.below(int(first))
         if allocation is None or allocation.nbytes < width:
             return None, address
         offset = address - np.uint64(allocation.base)
@@ -152,127 +209,43 @@ class GlobalMemory:
             if (offset & np.uint64(width - 1)).any():
                 return None, address
             offset >>= np.uint64(width.bit_length() - 1)
+        elif offset.max() >= allocation.nbytes:
+            return None, address
         return allocation, offset.view(np.int64)
 
-    def _split(self, batch: Batch, address: np.ndarray, mask: Mask, width: int, fault: FaultHandler):
+    def split(
+        self, batch: Batch, address: np.ndarray, mask: Mask, width: int, fault: FaultHandler
+    ) -> Iterator[tuple[Allocation, np.ndarray, np.ndarray]]:
         """Sort active lanes by allocation and report the faulty ones: yields (allocation, lanes, unit indices)."""
         active = np.ones(address.shape, bool) if mask is None else np.broadcast_to(mask, address.shape)
         crooked = active & (address % np.uint64(width) != 0)
         if crooked.any():
             fault(self._fault("misaligned", batch, crooked, address, width))
         left = active & ~crooked
-        for base in list(self._bases):
-            owner = self._live[base]()
+        nearest = np.searchsorted(np.array(self._bases, np.uint64), address, side="right") - 1
+        for at in np.unique(nearest[left]):
+            owner = self._live[self._bases[at]]() if at >= 0 else None
             if owner is None or owner.nbytes < width:
                 continue
-            lanes = left & (address >= np.uint64(base)) & (address <= np.uint64(base + owner.nbytes - width))
+            lanes = left & (nearest == at) & (address <= np.uint64(owner.base + owner.nbytes - width))
             if lanes.any():
-                yield owner, lanes, ((address[lanes] - np.uint64(base)) // np.uint64(width)).view(np.int64)
+                yield owner, lanes, ((address[lanes] - np.uint64(owner.base)) // np.uint64(width)).view(np.int64)
                 left = left & ~lanes
         if left.any():
             fault(self._fault("out-of-bounds", batch, left, address, width))
 
     def _fault(self, kind: str, batch: Batch, lanes: np.ndarray, address: np.ndarray, width: int) -> Fault:
-        first = int(address[lanes][0])
-        return Fault(kind, self.space, width, batch.flat(lanes), batch.flat(address), self.describe(first))
+        return Fault(kind, self.space, width, batch.flat(lanes), self.place(int(address[lanes][0])))
 
-    def describe(self, address: int) -> str:
-        """'byte 4096 of C (4096 bytes)', or why no array is near."""
-        owner = self.nearest(address)
-        if address < GLOBAL_BASE or owner is None:
-            return f"address {address:#x}, which is in no array"
-        return f"byte {address - owner.base} of {owner.name} ({owner.nbytes} bytes)"
-
-
-class BlockMemory:
-    """Shared memory of a batch: one row of `nbytes` a block, addressed by byte offset."""
-
-    space = "shared"
-
-    def __init__(self, batch: Batch, nbytes: int) -> None:
-        self.batch, self.nbytes = batch, nbytes
-        self._storage = np.full(batch.extent + (max(-(-nbytes // 16), 1) * 16,), POISON, np.uint8)
-
-    def _view(self, width: int) -> np.ndarray:
-        return self._storage.view(UNITS[width])
-
-    def read(self, batch: Batch, address: np.ndarray, mask: Mask, width: int, fault: FaultHandler) -> np.ndarray:
-        index, mask = self._index(address, mask, width, fault)
-        if mask is not None:
-            index = np.where(mask, index, 0)
-        rows = self._view(width)
-        if index.shape[:3] == (1, 1, 1):
-            return rows.take(index[0, 0, 0], axis=3)
-        index = index + self._row_starts(rows)
-        return rows.reshape(-1).take(index)
-
-    def write(
-        self, batch: Batch, address: np.ndarray, values: np.ndarray, mask: Mask, width: int, fault: FaultHandler
-    ) -> None:
-        index, mask = self._index(address, mask, width, fault)
-        rows = self._view(width)
-        if index.shape[:3] == (1, 1, 1) and mask is None:
-            rows[:, :, :, np.broadcast_to(index[0, 0, 0], batch.block)] = np.broadcast_to(values, batch.shape)
-            return
-        index = np.broadcast_to(index + self._row_starts(rows), batch.shape)
-        values = np.broadcast_to(values, batch.shape)
-        if mask is not None:
-            active = np.broadcast_to(mask, batch.shape)
-            index, values = index[active], values[active]
-        rows.reshape(-1)[index] = values
-
-    def _row_starts(self, rows: np.ndarray) -> np.ndarray:
-        starts = np.arange(prod(self.batch.extent), dtype=np.int64) * rows.shape[3]
-        return starts.reshape(self.batch.extent + (1, 1, 1))
-
-    def _index(self, address: np.ndarray, mask: Mask, width: int, fault: FaultHandler) -> tuple[np.ndarray, Mask]:
-        """Unit index of every lane; lanes at fault are reported and taken out of the mask."""
-        address = address.astype(np.int64)
-        bad = (address & (width - 1)) != 0
-        outside = (address < 0) | (address > self.nbytes - width)
-        if bad.any() or outside.any():
-            active = True if mask is None else mask
-            for kind, lanes in (("misaligned", bad & active), ("out-of-bounds", outside & ~bad & active)):
-                if lanes.any():
-                    full = np.broadcast_to(lanes, self.batch.shape)
-                    first = int(np.broadcast_to(address, self.batch.shape)[full][0])
-                    where = f"byte {first} of shared memory ({self.nbytes} bytes a block)"
-                    fault(Fault(kind, self.space, width, self.batch.flat(lanes), self.batch.flat(address), where))
-            mask = active & ~bad & ~outside
-            address = np.where(mask, address, 0)
-        return address >> (width.bit_length() - 1), mask
-
-
-class ThreadMemory(BlockMemory):
-    """Local memory of a batch: one row of `nbytes` a thread, addressed by byte offset."""
-
-    space = "local"
-
-    def __init__(self, batch: Batch, nbytes: int) -> None:
-        self.batch, self.nbytes = batch, nbytes
-        self._storage = np.full(batch.shape + (max(-(-nbytes // 16), 1) * 16,), POISON, np.uint8)
-
-    def read(self, batch: Batch, address: np.ndarray, mask: Mask, width: int, fault: FaultHandler) -> np.ndarray:
-        index, mask = self._index(address, mask, width, fault)
-        if index.size == 1:
-            return self._view(width)[..., index.item()].copy()
-        if mask is not None:
-            index = np.where(mask, index, 0)
-        index = np.broadcast_to(index, batch.shape)[..., None]
-        return np.take_along_axis(self._view(width), index, axis=RANK)[..., 0]
-
-    def write(
-        self, batch: Batch, address: np.ndarray, values: np.ndarray, mask: Mask, width: int, fault: FaultHandler
-    ) -> None:
-        index, mask = self._index(address, mask, width, fault)
-        rows = self._view(width)
-        if mask is None and index.size == 1:
-            rows[..., index.item()] = values
-            return
-        index = np.broadcast_to(index, batch.shape).reshape(-1)
-        lanes = np.arange(index.size)
-        values = np.broadcast_to(values, batch.shape).reshape(-1)
-        if mask is not None:
-            lanes = np.flatnonzero(np.broadcast_to(mask, batch.shape))
-            index, values = index[lanes], values[lanes]
-        rows.reshape(-1, rows.shape[RANK])[lanes, index] = values
+    def place(self, address: int) -> Place:
+        """The array whose edge an address is nearest to, and where it lies from its start."""
+        below = self.below(address)
+        at = bisect_right(self._bases, address)
+        above = self._live[self._bases[at]]() if at < len(self._bases) else None
+        if below and (above is None or address - below.base - below.nbytes <= above.base - address):
+            owner = below
+        else:
+            owner = above
+        if owner is None or not GLOBAL_BASE - RED_ZONE <= address <= self._next + RED_ZONE:
+            return Place(address)
+        return owner.place(address - owner.base)

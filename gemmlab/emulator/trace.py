@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .device import RawKernel, launch
+from .divergence import Divergence
 from .faults import Hazard, KernelFault
 from .hazards import Hazards
-from .machine import Observer
+from .observer import Observer
 from .traffic import Access, Traffic
 
 
@@ -36,8 +37,9 @@ def trace(
     reads zero, a faulty store writes nothing, and the launch goes on where it can. Raises TypeError and
     nvrtc.CompileError as a plain launch does."""
     traffic, hazards = Traffic(), Hazards()
+    watching = (traffic, Divergence(hazards.report), *observers)
     try:
-        launch(kernel, grid, block, args, shared_mem, hazards.report, (traffic, hazards, *observers))
+        launch(kernel, grid, block, args, shared_mem, hazards.report, watching)
     except KernelFault as stopped:
         hazards.report(stopped.hazard)
     return Trace(traffic.rows(), hazards.rows)

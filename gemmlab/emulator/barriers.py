@@ -1,0 +1,168 @@
+"""Barriers of a block: their PTX forms, the lanes parked at them, and when they let go.
+
+PTX ISA, "Parallel Synchronization and Communication Instructions: bar, barrier, bar.warp.sync". A barrier counts
+warps: any arrived lane counts its whole warp. Threads that have returned are no longer wanted (Volta and later).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from .instructions import DTYPES, Code, Read, UnsupportedInstruction, destination, merge, read
+from .lanes import WARP, Batch, Mask
+from .ptx import Instruction, Operand, Register, Symbol
+
+_COMBINE = {"popc": lambda votes, went: votes.sum(axis=1),
+            "or": lambda votes, went: votes.any(axis=1),
+            "and": lambda votes, went: (votes | ~went).all(axis=1)}
+
+
+@dataclass(frozen=True)
+class Barrier:
+    """A barrier instruction. `number` and `count` read its operands (count None: every thread of the block). An
+    arrival does not wait (`waits`). Of an `aligned` barrier all lanes of a warp execute the same one. A reduction
+    combines `vote` over the threads that meet and writes register `result`."""
+
+    line: int
+    number: Read
+    count: Read | None
+    waits: bool = True
+    aligned: bool = True
+    reduction: str | None = None
+    vote: Read | None = None
+    result: int | None = None
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Lanes at a barrier: its number, the threads it wants (0: all of the block), and where they go on."""
+
+    barrier: Barrier
+    number: int
+    count: int
+    resume: int
+    mask: np.ndarray
+    vote: np.ndarray | None = None
+
+    @property
+    def line(self) -> int:
+        return self.barrier.line
+
+    def with_lanes(self, mask: np.ndarray) -> Wait:
+        return replace(self, mask=mask)
+
+
+@dataclass(frozen=True)
+class WarpWait:
+    """Lanes at a warp-level barrier that others of their warp have not reached."""
+
+    line: int
+    resume: int
+    mask: np.ndarray
+
+
+@dataclass(frozen=True)
+class Left:
+    """Lanes that returned, and the line that sent them away."""
+
+    line: int
+    mask: np.ndarray
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """Threads that one barrier joins, as (blocks, threads) booleans: those that `arrived`, waiting or not, and those
+    that `wait` for them; `all_blocks` marks the blocks in which every living thread waits."""
+
+    arrived: np.ndarray
+    waited: np.ndarray
+    whole: np.ndarray
+
+
+def form(instruction: Instruction, code: Code) -> Barrier:
+    """Barrier of a bar or barrier instruction; UnsupportedInstruction for a form that is not emulated."""
+    parts = instruction.parts
+    kind = next((p for p in parts[1:] if p in ("sync", "arrive", "red")), None)
+    if kind is None or "cluster" in parts:
+        raise UnsupportedInstruction(instruction, "this barrier is not emulated")
+    aligned = parts[0] == "bar" or "aligned" in parts
+    operands = list(instruction.operands)
+    if kind != "red":
+        number, *count = (read(o, DTYPES["u32"], instruction, code) for o in operands)
+        return Barrier(instruction.line, number, count[0] if count else None, kind == "sync", aligned)
+    result, *operands, vote = operands
+    number, *count = (read(o, DTYPES["u32"], instruction, code) for o in operands)
+    reduction = next(p for p in parts if p in _COMBINE)
+    return Barrier(instruction.line, number, count[0] if count else None, True, aligned, reduction,
+                   _vote(vote, instruction, code), destination(result, instruction, code))
+
+
+def _vote(operand: Operand, instruction: Instruction, code: Code) -> Read:
+    if isinstance(operand, Symbol) and operand.name.startswith("!"):
+        get = read(Register(operand.name[1:]), DTYPES["pred"], instruction, code)
+        return lambda registers: ~get(registers)
+    return read(operand, DTYPES["pred"], instruction, code)
+
+
+def arrive(barrier: Barrier, registers: list[np.ndarray], mask: np.ndarray, resume: int) -> list[Wait]:
+    """Lanes of the mask at a barrier, apart where its number or its thread count differs between them."""
+    vote = barrier.vote(registers) if barrier.vote else None
+    number = barrier.number(registers)
+    count = np.zeros_like(number) if barrier.count is None else barrier.count(registers)
+    if number.size == 1 and count.size == 1:
+        return [Wait(barrier, int(number.item()), int(count.item()), resume, mask, vote)]
+    here, number, count = np.broadcast_arrays(mask, number, count)
+    pairs = np.unique(np.stack([number[here], count[here]]), axis=1).T
+    return [Wait(barrier, int(n), int(c), resume, here & (number == n) & (count == c), vote) for n, c in pairs]
+
+
+def meet(batch: Batch, waits: Sequence[Wait], arrivals: Sequence[Wait]) -> list[tuple[int, Meeting]]:
+    """Numbers of the barriers that have all the threads they want, each with who meets there."""
+    waiting = [(w, batch.flat(w.mask)) for w in waits]
+    alive = np.logical_or.reduce([lanes for _, lanes in waiting])
+    found = []
+    for number in sorted({w.number for w in waits}):
+        here = np.logical_or.reduce([lanes for w, lanes in waiting if w.number == number])
+        came = np.logical_or.reduce([here, *(batch.flat(a.mask) for a in arrivals if a.number == number)])
+        wanted = max(w.count for w in [*waits, *arrivals] if w.number == number)
+        whole = here.any(axis=1) & (here == alive).all(axis=1)
+        ready = here.any(axis=1) & (WARP * _warps(came) >= wanted) if wanted else whole
+        if ready.any():
+            rows = ready[:, None]
+            found.append((number, Meeting(came & rows, here & rows, whole & ready)))
+    return found
+
+
+def _warps(lanes: np.ndarray) -> np.ndarray:
+    """Warps of each block that have a lane here."""
+    return np.logical_or.reduceat(lanes, np.arange(0, lanes.shape[1], WARP), axis=1).sum(axis=1)
+
+
+def reduced(batch: Batch, waits: Sequence[Wait], went: np.ndarray) -> np.ndarray:
+    """What a reducing barrier gives each block, as a lattice: the votes of the threads that `went`, combined."""
+    votes = np.logical_or.reduce([batch.flat(w.vote & w.mask) for w in waits]) & went
+    return _COMBINE[waits[0].barrier.reduction](votes, went).reshape(batch.extent + (1, 1, 1))
+
+
+def write_reduction(wait: Wait, value: np.ndarray, registers: list[np.ndarray], mask: Mask) -> None:
+    """Put a reduction's result where its lanes expect it."""
+    held = registers[wait.barrier.result]
+    registers[wait.barrier.result] = merge(mask, value.astype(held.dtype), held)
+
+
+def complete(batch: Batch, mask: Mask, members: np.ndarray, living: Mask) -> bool:
+    """Whether every warp that has a lane here has all its living members (a lattice of 32-bit lane masks) here."""
+    if mask is None:
+        return True
+    here = batch.flat(mask)
+    lane = np.uint32(1) << (np.arange(batch.threads, dtype=np.uint32) % np.uint32(WARP))
+    wanted = (batch.flat(members) & lane) != 0
+    if living is not None:
+        wanted = wanted & batch.flat(living)
+    starts = np.arange(0, batch.threads, WARP)
+    used = np.logical_or.reduceat(here, starts, axis=1)
+    missing = np.logical_or.reduceat(wanted & ~here, starts, axis=1)
+    return not (used & missing).any()

@@ -1,0 +1,102 @@
+"""An observer that finds barriers which part of a block does not reach, by where they stand: a kernel whose threads
+meet at two different barriers, or after some have left, is wrong even when it runs through."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from .barriers import Left, Wait
+from .faults import Hazard
+from .instructions import Frame
+from .lanes import WARP, Batch
+from .observer import Observer
+
+
+class Divergence(Observer):
+    """Compares where the threads of a block stand when nobody can go on. Barriers with a thread count join parts of a
+    block on purpose, from wherever they come; of those only a warp that stands at two at once is at fault."""
+
+    def __init__(self, report: Callable[[Hazard], None]) -> None:
+        self._report = report
+        self._seen: dict[tuple[object, ...], set[tuple[int, int, int]]] = {}
+
+    def stopped(self, frame: Frame, waits: list[Wait], left: list[Left]) -> None:
+        batch = frame.batch
+        places = [(wait, batch.flat(wait.mask)) for wait in waits]
+        gone = [(each.line, batch.flat(each.mask)) for each in left]
+        for i, (wait, lanes) in enumerate(places):
+            for other, others in places[i + 1 :]:
+                if other.barrier is not wait.barrier and wait.barrier.aligned and other.barrier.aligned:
+                    self._apart(batch, wait, lanes, other, others)
+            if wait.count == 0:
+                self._left_behind(batch, wait, lanes, gone)
+
+    def _apart(self, batch: Batch, wait: Wait, lanes: np.ndarray, other: Wait, others: np.ndarray) -> None:
+        counted = wait.count or other.count or wait.number != other.number
+        blocks = _warps(lanes, others) if counted else lanes.any(axis=1) & others.any(axis=1)
+        row = self._first(batch, blocks, ("apart", wait.barrier, other.barrier))
+        if row is None:
+            return
+        part = "warp" if counted else "block"
+        what = (
+            f"{int(lanes[row].sum())} of {batch.threads} threads of block {batch.block_index(row)} wait at this barrier "
+            f"while {int(others[row].sum())} wait at another one on line {other.line}"
+        )
+        cure = f"every thread of a {part} must reach the same barrier: take it out of the branch"
+        self._found(batch, wait.line, other.line, row, lanes, others, what, cure, int(others[row].sum()))
+
+    def _left_behind(
+        self, batch: Batch, wait: Wait, lanes: np.ndarray, gone: list[tuple[int, np.ndarray]]
+    ) -> None:
+        for line in sorted({line for line, _ in gone}):
+            away = np.logical_or.reduce([each for at, each in gone if at == line])
+            blocks = lanes.any(axis=1) & away.any(axis=1)
+            new = self._new(batch, blocks, ("left", wait.barrier, line))
+            if not new.any():
+                continue
+            row = int(new.argmax())
+            what = (
+                f"{int(away[row].sum())} of {batch.threads} threads of block {batch.block_index(row)} returned at line "
+                f"{line} and never reach this barrier"
+            )
+            cure = "keep every thread alive to the last barrier and guard only the loads and the store"
+            self._found(batch, wait.line, line, row, lanes, away, what, cure, int(away[new].sum()))
+
+    def _first(self, batch: Batch, blocks: np.ndarray, key: tuple[object, ...]) -> int | None:
+        new = self._new(batch, blocks, key)
+        return int(new.argmax()) if new.any() else None
+
+    def _new(self, batch: Batch, blocks: np.ndarray, key: tuple[object, ...]) -> np.ndarray:
+        """Blocks that were not seen at fault in this way before: a barrier in a loop counts once."""
+        seen = self._seen.setdefault(key, set())
+        new = blocks.copy()
+        for row in np.flatnonzero(blocks):
+            index = batch.block_index(int(row))
+            new[row] = index not in seen
+            seen.add(index)
+        return new
+
+    def _found(
+        self,
+        batch: Batch,
+        line: int,
+        other_line: int,
+        row: int,
+        lanes: np.ndarray,
+        others: np.ndarray,
+        what: str,
+        cure: str,
+        count: int,
+    ) -> None:
+        threads = (batch.thread_index(int(lanes[row].argmax())), batch.thread_index(int(others[row].argmax())))
+        block = batch.block_index(row)
+        self._report(Hazard("divergent-barrier", line, what, block, threads, count, (other_line,), cure=cure))
+
+
+def _warps(lanes: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Blocks in which one warp has lanes in both."""
+    starts = np.arange(0, lanes.shape[1], WARP)
+    both = np.logical_or.reduceat(lanes, starts, axis=1) & np.logical_or.reduceat(others, starts, axis=1)
+    return both.any(axis=1)
