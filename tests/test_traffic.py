@@ -1,5 +1,6 @@
 """Sectors and wavefronts against what Nsight Compute counted on an H200 (tests/data/memory_patterns*.json), and against
-arithmetic where nothing was measured."""
+arithmetic where nothing was measured.
+"""
 
 import json
 import re

@@ -1,13 +1,13 @@
 """How a warp's registers make up a matrix, and the product that tensor cores take of them.
 
-A layout is an integer array (32, elements): entry [lane, i] is the place, in row-major order, of the i-th element that the
-lane holds. Layouts of mma are those of the PTX ISA, "Matrix Fragments for mma.m16n8k16" and its neighbours, where
+A layout is an integer array (32, elements): entry [lane, i] is the place, in row-major order, of the i-th element that
+the lane holds. Layouts of mma are those of the PTX ISA, "Matrix Fragments for mma.m16n8k16" and its neighbours, where
 groupID = lane / 4 and threadID_in_group = lane % 4. The layout of wmma is left open by the ISA ("Matrix Fragments for
 WMMA"); here lane l holds the l-th run of consecutive elements, repeated when a fragment has room for more.
 
 The product: every factor is exact in float64, and so is every product of two; they and C are added in float64 and
-rounded once, to nearest even, to the type of D. Sums of so few terms are exact in float64 unless their exponents lie more
-than 30 or so apart. The order and the rounding inside tensor cores are not documented and differ between generations
+rounded once, to nearest even, to the type of D. Sums of so few terms are exact in float64 unless their exponents lie
+some 30 apart or more. The order and the rounding inside tensor cores are not documented and differ between generations
 (Khattak and Mikaitis, "Accurate Models of NVIDIA Tensor Cores", 2025), so the low bits of a GPU's result may differ.
 Integers are exact.
 """
@@ -83,7 +83,8 @@ def encode(values: np.ndarray, type_: str) -> np.ndarray:
 
 def multiplicand_a(rows: int, columns: int, type_: str) -> Fragment:
     """A (M x K) of mma: register r of a lane holds neighbours of one row, at row groupID, or 8 below for every second
-    register of a matrix of 16 rows."""
+    register of a matrix of 16 rows.
+    """
     packed, tall = 4 // WIDTHS[type_], rows // 8
     r, j = np.arange(rows * columns // (WARP * packed))[:, None], np.arange(packed)
     row = _GROUP + 8 * (r % tall) + 0 * j
@@ -108,7 +109,8 @@ def accumulator(rows: int, columns: int, type_: str) -> Fragment:
 
 def quad_pairs(operand: str, type_: str, row_major: bool) -> Fragment:
     """An operand ('a', 'b' or 'c') of mma.m8n8k4, four products at once: the q-th belongs to lanes 4q to 4q + 3 and the
-    same 16 lanes up (PTX ISA, "Matrix Fragments for mma.m8n8k4 with .f16 floating point type")."""
+    same 16 lanes up (PTX ISA, "Matrix Fragments for mma.m8n8k4 with .f16 floating point type").
+    """
     lane = np.arange(WARP)[:, None]
     quad, member, high = lane % 16 // 4, lane % 4, 4 * (lane // 16)
     shape = {"a": (8, 4), "b": (4, 8), "c": (8, 8)}[operand]

@@ -1,7 +1,7 @@
 """Warp-level matrix instructions: ldmatrix, stmatrix, movmatrix, mma.sync.
 
-PTX ISA, "Warp Level Matrix Multiply-Accumulate Instructions". All 32 lanes of a warp run these together; a warp of which
-only part arrives is a fault, not a guess. Products and their rounding are described in `fragments.py`.
+PTX ISA, "Warp Level Matrix Multiply-Accumulate Instructions". All 32 lanes of a warp run these together; a warp of
+which only part arrives is a fault, not a guess. Products and their rounding are described in `fragments.py`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .instructions import (
     read,
     registers_of,
 )
-from .lanes import WARP, Batch, Mask, both
+from .lanes import WARP, Batch, Mask, both, uniform
 from .loadstore import address_of, by_space, load, store
 from .ptx import Instruction, Operand
 
@@ -68,7 +68,7 @@ def require_whole_warps(frame: Frame, mask: Mask, instruction: Instruction) -> N
     batch = frame.batch
     if mask is None and batch.threads % WARP == 0:
         return
-    arrived = by_warp(batch, [batch.active(mask)])[..., 0]
+    arrived = by_warp(batch, [uniform(True, bool) if mask is None else mask])[..., 0]
     partial = arrived.any(axis=1) & ~arrived.all(axis=1)
     if not partial.any():
         return
@@ -84,8 +84,8 @@ def require_whole_warps(frame: Frame, mask: Mask, instruction: Instruction) -> N
         Hazard(
             "divergent-barrier",
             instruction.line,
-            f"line {instruction.line}: {instruction.parts[0]} needs all {WARP} lanes of a warp, but {here} of warp {number} of "
-            f"block {block} run it: {why}",
+            f"line {instruction.line}: {instruction.parts[0]} needs all {WARP} lanes of a warp, but {here} of warp "
+            f"{number} of block {block} run it: {why}",
             block,
             (batch.thread_index(number * WARP + int(arrived[warp].argmax())),),
             here,
@@ -110,6 +110,7 @@ def words_of(operand: Operand, count: int, instruction: Instruction, code: Code)
 
 
 def outputs_of(operand: Operand, count: int, instruction: Instruction, code: Code) -> list[int]:
+    """Slots of the registers that a vector operand names."""
     items = registers_of(operand)
     if len(items) != count:
         raise UnsupportedInstruction(instruction, f"this shape gives {count} registers, not {len(items)}")
@@ -139,7 +140,8 @@ def _row_addresses(address: Read, instruction: Instruction, count: int) -> Calla
                 Hazard(
                     "out-of-bounds",
                     instruction.line,
-                    f"line {instruction.line}: {instruction.parts[0]} takes addresses of shared memory only; another was given",
+                    f"line {instruction.line}: {instruction.parts[0]} takes addresses of shared memory and was given "
+                    "another; copy the tile to a __shared__ array first",
                 )
             )
         return where, lanes
@@ -153,6 +155,7 @@ def _site(instruction: Instruction, count: int) -> Site:
 
 @opcode("ldmatrix")
 def ldmatrix(instruction: Instruction, code: Code) -> Step:
+    """Load 1, 2 or 4 matrices of 8 x 8 16-bit elements from rows in shared memory, each row 16 bytes anywhere."""
     count = _matrices(instruction)
     outputs = outputs_of(instruction.operands[0], count, instruction, code)
     rows = _row_addresses(address_of(instruction.operands[1], instruction, code), instruction, count)
@@ -173,6 +176,7 @@ def ldmatrix(instruction: Instruction, code: Code) -> Step:
 
 @opcode("stmatrix")
 def stmatrix(instruction: Instruction, code: Code) -> Step:
+    """Store matrices as ldmatrix loads them (sm_90)."""
     count = _matrices(instruction)
     values = words_of(instruction.operands[1], count, instruction, code)
     rows = _row_addresses(address_of(instruction.operands[0], instruction, code), instruction, count)
@@ -192,6 +196,7 @@ def stmatrix(instruction: Instruction, code: Code) -> Step:
 
 @opcode("movmatrix")
 def movmatrix(instruction: Instruction, code: Code) -> Step:
+    """Transpose an 8 x 8 matrix of 16-bit elements that the warp holds."""
     if "m8n8" not in instruction.parts or "trans" not in instruction.parts:
         raise UnsupportedInstruction(instruction)
     outputs = outputs_of(instruction.operands[0], 1, instruction, code)
@@ -212,7 +217,8 @@ def _halves(words: np.ndarray) -> np.ndarray:
 
 @opcode("mma")
 def mma(instruction: Instruction, code: Code) -> Step:
-    result, a_type, b_type, c_type = instruction.parts[-4:]
+    """Multiply fragments: d = a b + c for a whole warp."""
+    a_type, b_type = instruction.parts[-3:-1]
     shape = next((p for p in instruction.parts if p in SHAPES.get(a_type, ())), None)
     if shape is None or "sp" in instruction.parts or (a_type != b_type and not {a_type, b_type} <= {"s8", "u8"}):
         raise UnsupportedInstruction(instruction, "the emulator has no mma of this shape and these types")

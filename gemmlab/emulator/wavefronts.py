@@ -29,7 +29,8 @@ NOBODY = np.int64(-1)
 
 def count(op: str, space: str, width: int, address: np.ndarray) -> np.ndarray:
     """Sectors (global and local memory) or wavefronts (shared) of each request: `address` is (requests, 32), `width`
-    the bytes a lane moves, `op` 'ld.global', 'st.shared', 'ldmatrix.x4' and so on."""
+    the bytes a lane moves, `op` 'ld.global', 'st.shared', 'ldmatrix.x4' and so on.
+    """
     if space == "shared":
         return wavefronts(address, width, op.startswith("ld."))
     return sectors(address if space == "global" else interleaved(address, width))
@@ -37,7 +38,8 @@ def count(op: str, space: str, width: int, address: np.ndarray) -> np.ndarray:
 
 def fewest(op: str, space: str, width: int, address: np.ndarray) -> np.ndarray:
     """The fewest sectors or wavefronts that could serve the same lanes: what they ask for, each distinct address once,
-    packed; in shared memory also a pass for every group of lanes that the width splits the warp into."""
+    packed; in shared memory also a pass for every group of lanes that the width splits the warp into.
+    """
     if space == "local":
         return sectors(interleaved(np.where(address < 0, NOBODY, 0), width))
     packed = -(-distinct(address) * width // (WAVEFRONT if space == "shared" else SECTOR))
@@ -51,7 +53,8 @@ def fewest(op: str, space: str, width: int, address: np.ndarray) -> np.ndarray:
 
 def sectors(address: np.ndarray) -> np.ndarray:
     """Distinct sectors of each row of byte addresses. A lane never straddles two: an access is aligned to its width of
-    at most 16 bytes."""
+    at most 16 bytes.
+    """
     return distinct(np.where(address < 0, NOBODY, address // SECTOR))
 
 

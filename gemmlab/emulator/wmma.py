@@ -1,11 +1,13 @@
 """wmma: matrices loaded, multiplied and stored by a warp, in fragments whose layout is the implementation's own.
 
 PTX ISA, "Warp-level Matrix Instructions: wmma.load, wmma.store, wmma.mma". Which lane holds which element is left open;
-`fragments.runs` says how it is here. A load or store moves 16 bytes a lane (8 where a row has no more), in as many requests
-as that takes: the hardware's own split is not documented, so its counts of requests may differ.
+`fragments.runs` says how it is here. A load or store moves 16 bytes a lane (8 where a row has no more), in as many
+requests as that takes: the hardware's own split is not documented, so its counts of requests may differ.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -31,6 +33,7 @@ SHAPES = {
 
 @opcode("wmma")
 def wmma(instruction: Instruction, code: Code) -> Step:
+    """Load, store or multiply a warp's fragments."""
     kind = instruction.parts[1]
     if kind == "load":
         return _load(instruction, code)
@@ -63,24 +66,41 @@ def _operand(instruction: Instruction, name: str, type_: str, registers: int) ->
     return fragment
 
 
+@dataclass(frozen=True)
 class _Pieces:
-    """How a matrix in memory is moved: in pieces of at most 16 bytes, counted line by line (a line is a row, or a column
-    where the layout is .col), 32 of them a request."""
+    """How a matrix in memory is moved: in pieces of `bytes`, line by line, 32 pieces a request.
 
-    def __init__(self, instruction: Instruction, fragment: Fragment) -> None:
-        self.by_rows = "row" in instruction.parts
-        rows, columns = fragment.shape
-        self.lines, self.length = (rows, columns) if self.by_rows else (columns, rows)
-        self.element = WIDTHS[fragment.type]
-        self.bytes = min(16, self.length * self.element)
-        self.total = self.lines * self.length * self.element // self.bytes
-        self.requests = -(-self.total // WARP)
+    A line is a row, or a column where the layout is .col; `length` is its elements and `element` the bytes of one.
+    """
 
-    def __getitem__(self, request: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    by_rows: bool
+    lines: int
+    length: int
+    element: int
+
+    @property
+    def bytes(self) -> int:
+        return min(16, self.length * self.element)
+
+    @property
+    def total(self) -> int:
+        return self.lines * self.length * self.element // self.bytes
+
+    @property
+    def requests(self) -> int:
+        return -(-self.total // WARP)
+
+    def of_request(self, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """By lane: the line, the byte within it, and whether there is a piece for the lane."""
-        piece = request * WARP + np.arange(WARP)
+        piece = number * WARP + np.arange(WARP)
         a_line = self.length * self.element // self.bytes
         return piece // a_line, piece % a_line * self.bytes, piece < self.total
+
+
+def _pieces(instruction: Instruction, fragment: Fragment) -> _Pieces:
+    by_rows = "row" in instruction.parts
+    rows, columns = fragment.shape if by_rows else fragment.shape[::-1]
+    return _Pieces(by_rows, rows, columns, WIDTHS[fragment.type])
 
 
 def _places(instruction: Instruction, code: Code, address_operand: int, pieces: _Pieces):
@@ -96,7 +116,7 @@ def _places(instruction: Instruction, code: Code, address_operand: int, pieces: 
         step = uniform(pieces.length, U64) if stride is None else stride(frame.registers).astype(U64)
         lane = frame.batch.linear_thread % np.uint32(WARP)
         for request in range(pieces.requests):
-            line, byte, used = (by_lane[lane] for by_lane in pieces[request])
+            line, byte, used = (by_lane[lane] for by_lane in pieces.of_request(request))
             where = base + line.astype(U64) * step * U64.type(pieces.element) + byte.astype(U64)
             lanes = mask if used.all() else both(mask, used)
             if space is not None:
@@ -114,7 +134,7 @@ def _load(instruction: Instruction, code: Code) -> Step:
     type_, name = instruction.parts[-1], instruction.parts[2]
     fragment = _operand(instruction, name, type_, len(registers_of(instruction.operands[0])))
     outputs = outputs_of(instruction.operands[0], fragment.registers, instruction, code)
-    pieces = _Pieces(instruction, fragment)
+    pieces = _pieces(instruction, fragment)
     places = _places(instruction, code, 1, pieces)
 
     def step(frame: Frame, mask: Mask) -> None:
@@ -132,7 +152,7 @@ def _load(instruction: Instruction, code: Code) -> Step:
 def _store(instruction: Instruction, code: Code) -> Step:
     fragment = _operand(instruction, "d", instruction.parts[-1], len(registers_of(instruction.operands[1])))
     values = words_of(instruction.operands[1], fragment.registers, instruction, code)
-    pieces = _Pieces(instruction, fragment)
+    pieces = _pieces(instruction, fragment)
     places = _places(instruction, code, 0, pieces)
 
     def step(frame: Frame, mask: Mask) -> None:
