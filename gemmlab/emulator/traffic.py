@@ -13,7 +13,7 @@ import numpy as np
 
 from .instructions import Frame, Site
 from .lanes import WARP, Batch, Mask
-from .machine import Observer
+from .observer import Observer
 from .wavefronts import NOBODY, SECTOR, WAVEFRONT, count, fewest
 
 _REMEMBERED = 4096
@@ -108,9 +108,10 @@ class _Sum:
     ideal: int = 0
 
 
-def by_warp(batch: Batch, address: np.ndarray) -> np.ndarray:
+def requests_of(batch: Batch, address: np.ndarray) -> np.ndarray:
     """A lattice of addresses (-1: inactive) as requests (warps, 32). The grid axes reach only as far as the addresses
-    vary; the lanes that a last, partial warp lacks are inactive."""
+    vary; the lanes that a last, partial warp lacks are inactive.
+    """
     rows = batch.by_thread(address)
     missing = -rows.shape[1] % WARP
     if missing:
@@ -136,7 +137,7 @@ class Traffic(Observer):
         key = (site.op, site.bytes, batch.block, placed.shape, hash(placed.tobytes()))
         found = self._known.get(key)
         if found is None:
-            found = _count(site, by_warp(batch, placed))
+            found = _count(site, requests_of(batch, placed))
             if len(self._known) >= _REMEMBERED:
                 self._known.clear()
             self._known[key] = found
