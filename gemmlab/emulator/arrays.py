@@ -17,13 +17,23 @@ class ndarray:
     def __init__(self, allocation: Allocation, shape: tuple[int, ...], dtype: np.dtype, strides: tuple[int, ...]):
         self._allocation, self.shape, self.dtype, self.strides = allocation, shape, np.dtype(dtype), strides
 
-    __array_ufunc__ = None
-
     def __array__(self, *_: object, **__: object) -> np.ndarray:
         raise TypeError(
             "Implicit conversion to a NumPy array is not allowed: this array is in the emulated GPU's memory. Bring it "
             "home with cp.asnumpy(array) or array.get()"
         )
+
+    def _refuse(self, *_: object, **__: object) -> None:
+        raise TypeError(
+            "the emulator's arrays have no arithmetic, comparisons or elements: it runs kernels. Bring the array home "
+            "with cp.asnumpy(array), use NumPy there, and send the result back with cp.asarray"
+        )
+
+    __array_ufunc__ = __getitem__ = __setitem__ = __iter__ = __bool__ = __float__ = __int__ = _refuse
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _refuse
+    __matmul__ = __rmatmul__ = __pow__ = __neg__ = __abs__ = _refuse
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _refuse
+    __hash__ = None
 
     @property
     def size(self) -> int:
