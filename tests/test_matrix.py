@@ -385,7 +385,7 @@ extern "C" __global__ void guarded(int first, int last, unsigned* out) {{
 def test_part_of_a_warp_cannot_run_mma(block, first, last):
     kernel = cp.RawKernel(WHOLE_WARP, "guarded")
     arguments = (np.int32(first), np.int32(last), cp.zeros(64, np.uint32))
-    with pytest.raises(cp.KernelFault, match=rf"line {LINE_OF_MMA}: mma needs all 32 lanes of a warp") as caught:
+    with pytest.raises(cp.KernelFault, match=rf"line {LINE_OF_MMA}: mma needs all 32 lanes") as caught:
         kernel((1,), (block,), arguments)
     assert caught.value.hazard.line == LINE_OF_MMA
     trace = cp.trace(kernel, (1,), (block,), arguments)

@@ -218,6 +218,15 @@ def test_a_local_array_shows_its_traffic_and_its_total():
     assert local.moved_bytes == 32 * local.units
 
 
+@pytest.mark.parametrize("stride", [0, 16, 128, 1024])
+def test_an_asynchronous_copy_of_16_bytes_a_lane_takes_four_wavefronts_whatever_its_addresses(stride):
+    # of 16 bytes the H200 counted 4 wavefronts on every pattern tried; of 4 and 8 bytes it counted them as of stores
+    seen = observe("cp.async.shared", "shared", 16, stride * np.arange(32))
+    assert (seen.op, seen.wavefronts, seen.ideal) == ("cp.async.shared", 4, 4)
+    narrow = observe("cp.async.shared", "shared", 4, stride * np.arange(32))
+    assert narrow.wavefronts == observe("st.shared", "shared", 4, stride * np.arange(32)).wavefronts
+
+
 def test_every_access_names_its_counters_as_nsight_compute_does():
     form = re.compile(r"(l1tex|sm|smsp)__[a-z0-9_]+\.sum")
     for op, space in [

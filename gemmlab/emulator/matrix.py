@@ -63,7 +63,19 @@ def lattice(batch: Batch, lanes: np.ndarray) -> np.ndarray:
     return lanes.reshape(batch.blocks, -1)[:, : batch.threads].reshape(batch.shape)
 
 
-def require_whole_warps(frame: Frame, mask: Mask, instruction: Instruction) -> None:
+def warp_wide(instruction: Instruction, step: Step) -> Step:
+    """The step as one that whole warps take together."""
+
+    def together(frame: Frame, mask: Mask) -> None:
+        _require_whole_warps(frame, mask, instruction)
+        step(frame, mask)
+        for observer in frame.observers:
+            observer.warp_met(frame, instruction.line, mask)
+
+    return together
+
+
+def _require_whole_warps(frame: Frame, mask: Mask, instruction: Instruction) -> None:
     """KernelFault where a warp has some of its 32 lanes here and not all."""
     batch = frame.batch
     if mask is None and batch.threads % WARP == 0:
@@ -74,21 +86,20 @@ def require_whole_warps(frame: Frame, mask: Mask, instruction: Instruction) -> N
         return
     warp = int(partial.argmax())
     row, number = divmod(warp, -(-batch.threads // WARP))
-    here = int(arrived[warp].sum())
-    block = batch.block_index(row)
+    here, block = int(arrived[warp].sum()), batch.block_index(row)
+    what = f"{instruction.parts[0]} needs all {WARP} lanes, but {here} of warp {number} of block {block} run it"
     if number * WARP + WARP > batch.threads:
-        why = f"its block has {batch.threads} threads; launch a multiple of {WARP}"
+        cure = f"the block has {batch.threads} threads: launch a multiple of {WARP}"
     else:
-        why = "take it out of the branch, or let the condition be the same for the whole warp"
+        cure = "take it out of the branch, or let the condition be the same for the whole warp"
     raise KernelFault(
         Hazard(
             "divergent-barrier",
             instruction.line,
-            f"line {instruction.line}: {instruction.parts[0]} needs all {WARP} lanes of a warp, but {here} of warp "
-            f"{number} of block {block} run it: {why}",
+            what,
             block,
             (batch.thread_index(number * WARP + int(arrived[warp].argmax())),),
-            here,
+            cure=cure,
         )
     )
 
@@ -129,7 +140,6 @@ def _row_addresses(address: Read, instruction: Instruction, count: int) -> Calla
     generic = not any(p.startswith("shared") for p in instruction.parts)
 
     def find(frame: Frame, mask: Mask) -> tuple[np.ndarray, Mask]:
-        require_whole_warps(frame, mask, instruction)
         where = address(frame.registers)
         lanes = mask if count == 4 else both(mask, frame.batch.linear_thread % WARP < 8 * count)
         if not generic:
@@ -140,8 +150,8 @@ def _row_addresses(address: Read, instruction: Instruction, count: int) -> Calla
                 Hazard(
                     "out-of-bounds",
                     instruction.line,
-                    f"line {instruction.line}: {instruction.parts[0]} takes addresses of shared memory and was given "
-                    "another; copy the tile to a __shared__ array first",
+                    f"{instruction.parts[0]} takes addresses of shared memory and was given another",
+                    cure="copy the tile to a __shared__ array first",
                 )
             )
         return where, lanes
@@ -171,7 +181,7 @@ def ldmatrix(instruction: Instruction, code: Code) -> Step:
         words = np.ascontiguousarray(halves).view(U32).reshape(-1, count, WARP)
         put(frame, mask, outputs, words.swapaxes(-1, -2))
 
-    return step
+    return warp_wide(instruction, step)
 
 
 @opcode("stmatrix")
@@ -191,7 +201,7 @@ def stmatrix(instruction: Instruction, code: Code) -> Step:
         stored[:, : 8 * count] = np.ascontiguousarray(halves).view(ROW).reshape(-1, 8 * count)
         store(site, frame, where, lattice(frame.batch, stored), lanes)
 
-    return step
+    return warp_wide(instruction, step)
 
 
 @opcode("movmatrix")
@@ -203,11 +213,10 @@ def movmatrix(instruction: Instruction, code: Code) -> Step:
     values = words_of(instruction.operands[1], 1, instruction, code)
 
     def step(frame: Frame, mask: Mask) -> None:
-        require_whole_warps(frame, mask, instruction)
         halves = _halves(values(frame).swapaxes(-1, -2)).swapaxes(-1, -2)
         put(frame, mask, outputs, np.ascontiguousarray(halves).view(U32).reshape(-1, WARP, 1))
 
-    return step
+    return warp_wide(instruction, step)
 
 
 def _halves(words: np.ndarray) -> np.ndarray:
@@ -242,14 +251,13 @@ def product(
     limits = np.iinfo(np.int32) if "satfinite" in instruction.parts else None
 
     def step(frame: Frame, mask: Mask) -> None:
-        require_whole_warps(frame, mask, instruction)
         a, b, c = (fragment.matrix(get(frame)) for fragment, get in zip(fragments, reads, strict=True))
         value = a @ b + c
         if limits is not None:
             value = np.clip(value, limits.min, limits.max)
         put(frame, mask, outputs, d.words(value))
 
-    return step
+    return warp_wide(instruction, step)
 
 
 def _fragments(instruction: Instruction, shape: str) -> tuple[Fragment, ...]:

@@ -9,7 +9,9 @@ hardware as Nsight Compute counted it on an H200 (tests/data/memory_patterns*.js
 - shared, up to 4 bytes a lane: over the 32 banks of 4 bytes, the most distinct words that lanes want from one bank;
 - shared, 8 bytes: each half-warp is one such pass; 16 bytes: each quarter-warp. Loads make one pass of two neighbouring
   ones where in the whole warp every pair of active lanes i, i^1 (or every pair i, i^2) asks for one address;
-- ldmatrix and stmatrix: each 8 row addresses are a pass of 16-byte rows.
+- ldmatrix and stmatrix: each 8 row addresses are a pass of 16-byte rows;
+- cp.async into shared memory: 4 and 8 bytes a lane as a store, 16 bytes a wavefront for each quarter-warp, whatever the
+  addresses.
 """
 
 from __future__ import annotations
@@ -32,6 +34,8 @@ def count(op: str, space: str, width: int, address: np.ndarray) -> np.ndarray:
     the bytes a lane moves, `op` 'ld.global', 'st.shared', 'ldmatrix.x4' and so on.
     """
     if space == "shared":
+        if op == "cp.async.shared" and width == 16:
+            return (_passes(address, width) >= 0).any(axis=2).sum(axis=1)
         return wavefronts(address, width, op.startswith("ld."))
     return sectors(address if space == "global" else interleaved(address, width))
 

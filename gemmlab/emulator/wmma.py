@@ -15,7 +15,7 @@ from .fragments import WIDTHS, Fragment, runs
 from .instructions import Code, Frame, Site, Step, UnsupportedInstruction, opcode, read, registers_of
 from .lanes import WARP, Mask, both, uniform
 from .loadstore import SPACES, address_of, by_space, load, store
-from .matrix import by_warp, extents, lattice, outputs_of, product, put, require_whole_warps, words_of
+from .matrix import by_warp, extents, lattice, outputs_of, product, put, warp_wide, words_of
 from .memory import UNITS
 from .ptx import Instruction
 
@@ -111,7 +111,6 @@ def _places(instruction: Instruction, code: Code, address_operand: int, pieces: 
     space = next((SPACES[p] for p in instruction.parts if p in SPACES), None)
 
     def requests(frame: Frame, mask: Mask):
-        require_whole_warps(frame, mask, instruction)
         base = address(frame.registers)
         step = uniform(pieces.length, U64) if stride is None else stride(frame.registers).astype(U64)
         lane = frame.batch.linear_thread % np.uint32(WARP)
@@ -146,7 +145,7 @@ def _load(instruction: Instruction, code: Code) -> Step:
         matrix = flat.view(f"u{pieces.element}").reshape(-1, pieces.lines, pieces.length)
         put(frame, mask, outputs, fragment.scatter(matrix if pieces.by_rows else matrix.swapaxes(-1, -2)))
 
-    return step
+    return warp_wide(instruction, step)
 
 
 def _store(instruction: Instruction, code: Code) -> Step:
@@ -164,7 +163,7 @@ def _store(instruction: Instruction, code: Code) -> Step:
             value = lattice(frame.batch, units[:, i * WARP : (i + 1) * WARP])
             store(_site("st", space, pieces, instruction), frame, where, value, lanes)
 
-    return step
+    return warp_wide(instruction, step)
 
 
 def _site(kind: str, space: str, pieces: _Pieces, instruction: Instruction) -> Site:
