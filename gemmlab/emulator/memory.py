@@ -121,6 +121,7 @@ class GlobalMemory:
     def __init__(self) -> None:
         self._bases: list[int] = []
         self._live: dict[int, weakref.ref[Allocation]] = {}
+        self._dead: list[int] = []
         self._next = GLOBAL_BASE
         self._used = 0
 
@@ -131,6 +132,7 @@ class GlobalMemory:
                 f"cannot allocate {nbytes:,} bytes: the emulated GPU has {CAPACITY:,}, of which {self._used:,} are in use; "
                 "use smaller arrays, or del those that are no longer needed"
             )
+        self._bury()
         allocation = Allocation(self._next, nbytes, name)
         self._used += nbytes
         self._next += -(-max(nbytes, 1) // ALIGNMENT) * ALIGNMENT + RED_ZONE
@@ -140,11 +142,15 @@ class GlobalMemory:
         return allocation
 
     def _forget(self, base: int, nbytes: int) -> None:
-        self._live.pop(base, None)
+        # The garbage collector may call this at any moment, so what a search relies on stays as it is until _bury.
+        self._dead.append(base)
         self._used -= nbytes
-        at = bisect_right(self._bases, base) - 1
-        if at >= 0 and self._bases[at] == base:
-            del self._bases[at]
+
+    def _bury(self) -> None:
+        while self._dead:
+            base = self._dead.pop()
+            del self._live[base]
+            self._bases.remove(base)
 
     def below(self, address: int) -> Allocation | None:
         """The allocation that starts at or below an address."""
@@ -222,9 +228,11 @@ class GlobalMemory:
         if crooked.any():
             fault(self._fault("misaligned", batch, crooked, address, width))
         left = active & ~crooked
-        nearest = np.searchsorted(np.array(self._bases, np.uint64), address, side="right") - 1
+        self._bury()
+        bases = np.array(self._bases, np.uint64)
+        nearest = np.searchsorted(bases, address, side="right") - 1
         for at in np.unique(nearest[left]):
-            owner = self._live[self._bases[at]]() if at >= 0 else None
+            owner = self.below(int(bases[at])) if at >= 0 else None
             if owner is None or owner.nbytes < width:
                 continue
             lanes = left & (nearest == at) & (address <= np.uint64(owner.base + owner.nbytes - width))
@@ -239,6 +247,7 @@ class GlobalMemory:
 
     def place(self, address: int) -> Place:
         """The array whose edge an address is nearest to, and where it lies from its start."""
+        self._bury()
         below = self.below(address)
         at = bisect_right(self._bases, address)
         above = self._live[self._bases[at]]() if at < len(self._bases) else None
