@@ -587,22 +587,34 @@ def test_fma_rounds_once_on_ties_subnormals_overflow_and_nan():
     require_single_rounding(*zip(*TIES, strict=True))
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "addends"),
-    [(0, 255, (0, 255)), (120, 134, (90, 140)), (40, 70, (0, 4)), (185, 200, (245, 255))],
-    ids=["every pattern of bits", "sums near one", "subnormal results", "results near overflow"],
-)
-def test_fma_rounds_once_on_random_operands(low, high, addends):
-    rng = np.random.default_rng(low)
+def any_bits(rng):
+    return rng.integers(0, 2**32, (3, 2000), np.uint32).view(np.float32)
 
-    def random(lowest, highest):
-        exponents = rng.integers(lowest, highest + 1, 1500, np.uint32) << 23
-        # Half of the significands are short, so that sums often lie half-way between two floats.
-        significands = rng.integers(0, 1 << 23, 1500, np.uint32) & np.where(rng.random(1500) < 0.5, 0x7FF000, 0x7FFFFF)
-        signs = rng.integers(0, 2, 1500, np.uint32) << 31
-        return (signs | exponents | significands.astype(np.uint32)).view(np.float32)
 
-    require_single_rounding(random(low, high), random(low, high), random(*addends))
+def nearly_ties(rng):
+    """Products of 12 and 13 odd bits, half of which are half-way between two floats, and addends far below them."""
+    a = (2 * rng.integers(2**10, 2**11, 2000) + 1).astype(np.float32)
+    b = (2 * rng.integers(2**11, 2**12, 2000) + 1).astype(np.float32)
+    c = rng.choice([-1, 1], 2000) * 2.0 ** rng.integers(-149, -10, 2000)
+    return a, b, c
+
+
+def nearly_ties_of_subnormals(rng):
+    """Products next to half of the smallest subnormal, and addends so far above them that float64 drops the rest."""
+    k = rng.integers(1, 100, 2000)
+    a, b = 2.0**-75 * (1 + k * 2.0**-23), 2.0**-75 * (1 + rng.choice([-1, 1], 2000) * k * 2.0**-23)
+    return a, b, rng.choice([-1, 1], 2000) * rng.integers(2**18, 2**24, 2000) * SMALLEST
+
+
+def nearly_overflowing(rng):
+    """Sums that end within a few units of the largest float, on both sides."""
+    a = LARGEST * (1 - rng.integers(0, 3, 2000) * 2.0**-24)
+    return a, np.ones(2000), rng.integers(-3, 4, 2000) * 2.0**102 * (1 + rng.integers(-1, 2, 2000) * 2.0**-23)
+
+
+@pytest.mark.parametrize("operands", [any_bits, nearly_ties, nearly_ties_of_subnormals, nearly_overflowing])
+def test_fma_rounds_once_on_random_operands(operands):
+    require_single_rounding(*operands(np.random.default_rng(1)))
 
 
 def test_the_independent_fma_knows_a_double_rounding_when_it_sees_one():
