@@ -57,11 +57,11 @@ extern "C" __global__ void shared_tile(int M, int N, int K, float alpha, const f
 
 # Modules of the emulator by what they do; NumPy's own time counts for the module that called it.
 WORK = {
-    "loads and stores": ("memory", "loadstore"),
-    "arithmetic": ("instructions", "floats", "arithmetic", "bits", "moves"),
-    "branches, masks and barriers": ("machine", "lanes", "code"),
-    "counting": ("traffic", "wavefronts", "hazards"),
+    "loads and stores": ("memory", "onchip", "loadstore"),
+    "arithmetic": ("instructions", "floats", "arithmetic", "bits", "moves", "matrix", "fragments", "wmma"),
+    "branches, masks and barriers": ("machine", "lanes", "code", "barriers"),
 }
+WATCHING = "counting and watching"  # the other modules of the emulator, its observers
 
 
 @dataclass(frozen=True)
@@ -191,9 +191,7 @@ def work_of(file: str) -> str:
     """Return the kind of WORK that a module does."""
     path = Path(file)
     if path.parent.name == "emulator":
-        for work, modules in WORK.items():
-            if path.stem in modules:
-                return work
+        return next((work for work, modules in WORK.items() if path.stem in modules), WATCHING)
     return "the rest"
 
 

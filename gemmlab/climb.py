@@ -21,7 +21,7 @@ from gemmlab import backend, emulator, nvrtc, tolerance
 from gemmlab.backend import Backend
 from gemmlab.cublas import cublas_sgemm
 from gemmlab.emulator.instructions import Frame
-from gemmlab.emulator.machine import Observer
+from gemmlab.emulator.observer import Observer
 from gemmlab.environment import architecture, environment
 from gemmlab.gemm import Gemm, inputs
 from gemmlab.ladder import Rung, Tile, arguments
