@@ -61,7 +61,7 @@ WORK = {
     "arithmetic": ("instructions", "floats", "arithmetic", "bits", "moves", "matrix", "fragments", "wmma"),
     "branches, masks and barriers": ("machine", "lanes", "code", "barriers"),
 }
-WATCHING = "counting and watching"  # the other modules of the emulator, its observers
+WATCHING = "launching and watching"  # the other modules of the emulator, its observers among them
 
 
 @dataclass(frozen=True)
