@@ -50,6 +50,8 @@ LAYERS = (
     "emulator.device",
     "emulator.wavefronts",
     "emulator.traffic",
+    "emulator.report",
+    "emulator.requests",
     "emulator.hazards",
     "emulator.divergence",
     "emulator.trace",

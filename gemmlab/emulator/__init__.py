@@ -25,6 +25,7 @@ from .arrays import (
 from .device import RawKernel, architecture, time_limit, use_architecture
 from .faults import Hazard, KernelFault
 from .instructions import UnsupportedInstruction
+from .requests import Request, request
 from .trace import Trace, trace
 from .traffic import Access
 
@@ -35,6 +36,7 @@ __all__ = [
     "KernelFault",
     "KernelNotFound",
     "RawKernel",
+    "Request",
     "Trace",
     "UnsupportedInstruction",
     "arange",
@@ -50,6 +52,7 @@ __all__ = [
     "full_like",
     "ndarray",
     "ones",
+    "request",
     "time_limit",
     "trace",
     "use_architecture",

@@ -2,27 +2,43 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from . import report
 from .device import RawKernel, launch
 from .divergence import Divergence
 from .faults import Hazard, KernelFault
 from .hazards import Hazards
 from .observer import Observer
-from .traffic import Access, Traffic
+from .traffic import Access, Total, Traffic, totals
 
 
 @dataclass(frozen=True)
 class Trace:
-    """What a traced launch showed: `accesses` one row a source line and kind of access, `hazards` what was wrong."""
+    """What a traced launch showed: `accesses` one row a source line and kind of access, `hazards` what was wrong.
+
+    Printed, or shown by a notebook, it is the kernel's `source` with both beside each line.
+    """
 
     accesses: tuple[Access, ...]
     hazards: tuple[Hazard, ...]
+    source: str = field(default="", repr=False)
 
     @property
     def ok(self) -> bool:
         """True when there is no hazard."""
         return not self.hazards
+
+    @property
+    def totals(self) -> tuple[Total, ...]:
+        """Traffic summed over each memory: global, shared, local."""
+        return totals(self.accesses)
+
+    def __str__(self) -> str:
+        return report.text(self.source, self.accesses, self.hazards)
+
+    def _repr_html_(self) -> str:
+        return report.html(self.source, self.accesses, self.hazards)
 
 
 def trace(
@@ -42,4 +58,4 @@ def trace(
         launch(kernel, grid, block, args, shared_mem, hazards.report, watching)
     except KernelFault as stopped:
         hazards.report(stopped.hazard)
-    return Trace(traffic.rows(), hazards.rows)
+    return Trace(traffic.rows(), hazards.rows, kernel.code)

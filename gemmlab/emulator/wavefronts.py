@@ -81,6 +81,15 @@ def wavefronts(address: np.ndarray, width: int, load: bool) -> np.ndarray:
     return cost.sum(axis=1)
 
 
+def passes(op: str, width: int, address: np.ndarray) -> list[list[int]]:
+    """The active lanes of one shared-memory request, (1, 32), in the groups that are served together."""
+    groups = np.arange(WARP).reshape(max(1, width // WORD), -1)
+    if op.startswith("ld.") and len(groups) > 1 and (_paired(address, 1) | _paired(address, 2))[0]:
+        groups = groups.reshape(len(groups) // 2, -1)
+    active = [[int(lane) for lane in group if address[0, lane] >= 0] for group in groups]
+    return [lanes for lanes in active if lanes]
+
+
 def distinct(values: np.ndarray) -> np.ndarray:
     """Distinct non-negative values of each row (last axis)."""
     return _first_of_its_kind(np.sort(values, axis=-1)).sum(axis=-1)
