@@ -73,7 +73,7 @@ def resources(source: str, entry: str, options: tuple[str, ...] = (), arch: str 
     Raises what compile_ptx raises, CompileError also for what only ptxas refuses (too much static shared memory), and
     KernelNotFound when the source defines no kernel of that name.
     """
-    options = (*_checked_options(options), "--ptxas-options=-v")
+    options = (*_checked_options(options), "--ptxas-options=-v", *_uncached())
     _, log = _compile(_checked_source(source), options, f"sm_{_compute_capability(arch)}")
     kernels = _parse_ptxas(log)
     if entry not in kernels:
@@ -119,6 +119,12 @@ def _default_options(options: tuple[str, ...]) -> tuple[str, ...]:
 
 def _option_kind(option: str) -> str | None:
     return _OPTION_KINDS.get(option.strip().partition("=")[0])
+
+
+def _uncached() -> tuple[str, ...]:
+    # Where there is a driver, NVRTC keeps what it compiled for the next process, without ptxas's log (its user guide,
+    # "Caching (CUDA 12.9+)").
+    return ("--no-cache",) if version() >= (12, 9) else ()
 
 
 @functools.cache

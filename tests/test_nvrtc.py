@@ -314,3 +314,18 @@ def test_an_include_directory_of_the_options_comes_before_cudas(monkeypatch, fre
     monkeypatch.setattr(pathfinder, "find_nvidia_header_directory", lambda name: str(tmp_path / "cudas"))
     source = "#include <same.h>\n#if MINE\n" + KERNEL + "#endif\n"
     assert ".entry scale(" in nvrtc.compile_ptx(source, (f"-I{tmp_path / 'mine'}",))
+
+
+@pytest.mark.parametrize(("version", "options"), [((12, 8), set()), ((12, 9), {"--no-cache"}), ((13, 0), {"--no-cache"})])
+def test_ptxas_is_asked_anew_where_nvrtc_would_answer_from_its_cache_without_a_log(monkeypatch, version, options):
+    asked = []
+    compile_ = nvrtc._compile
+
+    def record(source, given, arch):
+        asked.extend(given)
+        return compile_(source, given, arch)
+
+    monkeypatch.setattr(nvrtc, "version", lambda: version)
+    monkeypatch.setattr(nvrtc, "_compile", record)
+    assert nvrtc.resources(KERNEL, "scale").registers > 0
+    assert {option for option in asked if "cache" in option} == options
