@@ -14,6 +14,7 @@ import numpy as np
 
 from .arrays import ndarray
 from .faults import Hazard
+from .memory import Allocation
 from .ptx import Function, Parameter
 
 _SCALARS = {
@@ -59,6 +60,21 @@ class Declared:
     pointer: bool
     dtype: np.dtype | None
 
+    @property
+    def constant(self) -> bool:
+        """Whether it points to what the kernel may not write."""
+        pointee, *levels = self.text.split("*")
+        return len(levels) == 1 and re.search(r"\bconst\b", pointee) is not None
+
+
+@dataclass(frozen=True)
+class Passed:
+    """An array that a launch was given; `constant` when the kernel declares that it only reads it."""
+
+    name: str
+    allocation: Allocation
+    constant: bool
+
 
 def declared_parameters(source: str, kernel: str) -> tuple[Declared, ...] | None:
     """The kernel's parameter list as written; None when it is not to be found (a macro made it, say)."""
@@ -86,12 +102,13 @@ def _declared(text: str) -> Declared:
 
 @dataclass(frozen=True)
 class Bound:
-    """Arguments ready for a launch: raw bytes by PTX parameter name, what is wrong, and whether the launch must be
-    refused (a wrong scalar only arrives wrong, as it would through CuPy)."""
+    """Arguments ready for a launch: raw bytes by PTX parameter name, what is wrong, whether the launch must be refused
+    (a wrong scalar only arrives wrong, as it would through CuPy), and the arrays among them."""
 
     parameters: dict[str, np.ndarray]
     hazards: tuple[Hazard, ...]
     refused: bool
+    arrays: tuple[Passed, ...] = ()
 
 
 def bind(function: Function, source: str, args: tuple[object, ...]) -> Bound:
@@ -117,7 +134,17 @@ def bind(function: Function, source: str, args: tuple[object, ...]) -> Bound:
         p.name: np.frombuffer(bytes_.ljust(p.bytes, b"\0")[: p.bytes], np.uint8)
         for p, bytes_ in zip(expected, raw, strict=True)
     }
-    return Bound(parameters, tuple(hazards), refused)
+    arrays = tuple(_passed(v, d, args, declared) for v, d in zip(args, declared, strict=True) if isinstance(v, ndarray))
+    return Bound(parameters, tuple(hazards), refused, arrays)
+
+
+def _passed(array: ndarray, d: Declared, args: tuple[object, ...], declared: tuple[Declared, ...]) -> Passed:
+    """An array argument; its memory learns what it holds and which scalar argument is the length of its rows."""
+    row = array.size // array.shape[0] if array.ndim > 1 and array.size else None
+    lengths = (x.name for v, x in zip(args, declared, strict=True) if isinstance(v, int | np.integer) and v == row)
+    allocation = array.allocation
+    allocation.shape, allocation.dtype, allocation.row_argument = array.shape, array.dtype, next(lengths, "")
+    return Passed(d.name, allocation, d.pointer and d.constant)
 
 
 def _raw(value: object, name: str) -> bytes:

@@ -52,6 +52,10 @@ class ndarray:
         return self.size * self.itemsize
 
     @property
+    def allocation(self) -> Allocation:
+        return self._allocation
+
+    @property
     def address(self) -> int:
         return self._allocation.base
 
@@ -81,9 +85,11 @@ class ndarray:
         if not isinstance(values, np.ndarray) or values.shape != self.shape or values.dtype != self.dtype:
             raise ValueError(f"set() needs a NumPy array of shape {self.shape} and dtype {self.dtype}")
         self._home()[...] = values
+        self._allocation.initialized = None
 
     def fill(self, value: object) -> None:
         self._home()[...] = value
+        self._allocation.initialized = None
 
     def copy(self) -> ndarray:
         return asarray(self.get())
@@ -115,7 +121,9 @@ def empty(shape: int | tuple[int, ...], dtype: object = float) -> ndarray:
         raise ValueError(f"negative dimensions are not allowed: {shape}")
     strides = tuple(int(np.prod(shape[i + 1 :], dtype=np.int64)) * dtype.itemsize for i in range(len(shape)))
     nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-    return ndarray(MEMORY.allocate(nbytes, "an array"), shape, dtype, strides)
+    allocation = MEMORY.allocate(nbytes, "an array")
+    allocation.initialized = np.zeros(nbytes, bool)
+    return ndarray(allocation, shape, dtype, strides)
 
 
 def asarray(values: object, dtype: object = None) -> ndarray:

@@ -75,7 +75,7 @@ class Left:
 @dataclass(frozen=True)
 class Meeting:
     """Threads that one barrier joins, as (blocks, threads) booleans: those that `arrived`, waiting or not, and those
-    that `wait` for them; `all_blocks` marks the blocks in which every living thread waits."""
+    that `waited` for them. `whole` marks the blocks in which every living thread waited (or none lives)."""
 
     arrived: np.ndarray
     waited: np.ndarray
@@ -128,11 +128,11 @@ def meet(batch: Batch, waits: Sequence[Wait], arrivals: Sequence[Wait]) -> list[
         here = np.logical_or.reduce([lanes for w, lanes in waiting if w.number == number])
         came = np.logical_or.reduce([here, *(batch.flat(a.mask) for a in arrivals if a.number == number)])
         wanted = max(w.count for w in [*waits, *arrivals] if w.number == number)
-        whole = here.any(axis=1) & (here == alive).all(axis=1)
-        ready = here.any(axis=1) & (WARP * _warps(came) >= wanted) if wanted else whole
+        some, whole = here.any(axis=1), (here == alive).all(axis=1)
+        ready = some & (WARP * _warps(came) >= wanted if wanted else whole)
         if ready.any():
             rows = ready[:, None]
-            found.append((number, Meeting(came & rows, here & rows, whole & ready)))
+            found.append((number, Meeting(came & rows, here & rows, whole & (ready | ~some))))
     return found
 
 

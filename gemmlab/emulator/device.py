@@ -146,7 +146,11 @@ def launch(
         on_fault(hazard)
     if not bound.refused:
         machine = Machine(program, MEMORY, on_fault, observers, time_limit())
+        for observer in observers:
+            observer.begin(bound.arrays)
         machine.run(grid, block, bound.parameters, int(shared_mem))
+        for observer in observers:
+            observer.end()
 
 
 def _problem(

@@ -75,8 +75,8 @@ class Allocation:
     """One array's bytes at a device address; `name` is what messages call it, `shape` and `dtype` what it holds, and
     `row_argument` the kernel's argument that gives the length of a row.
 
-    `initialized` flags each byte that somebody wrote; None stands for all. `stores` counts stores by kernels, so that
-    whoever keeps the flags sees that it missed some.
+    `initialized` flags each byte that somebody wrote; None stands for all. `stores` counts the stores of kernels and
+    `flagged` those that the flags know of: where the two differ, the flags are out of date.
     """
 
     def __init__(self, base: int, nbytes: int, name: str) -> None:
@@ -85,7 +85,7 @@ class Allocation:
         self.dtype = np.dtype(np.uint8)
         self.row_argument = ""
         self.initialized: np.ndarray | None = None
-        self.stores = 0
+        self.stores = self.flagged = 0
         storage = np.full(-(-nbytes // 16) * 16, POISON, np.uint8)
         self.buffer = storage[:nbytes]
         self._storage = storage

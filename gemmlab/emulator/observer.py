@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from .arguments import Passed
 from .barriers import Left, Meeting, Wait
 from .instructions import Frame, Site
 from .lanes import Mask
@@ -12,13 +13,16 @@ from .lanes import Mask
 class Observer:
     """What the machine tells; each method does nothing here, and an observer overrides those that it cares for."""
 
+    def begin(self, arrays: tuple[Passed, ...]) -> None:
+        """A launch begins, with these arrays as arguments."""
+
     def start(self, frame: Frame) -> None:
         """A batch begins."""
 
     def access(self, site: Site, frame: Frame, address: np.ndarray, mask: Mask) -> None:
         """A request is about to be carried out."""
 
-    def landed(self, site: Site, frame: Frame, address: np.ndarray, mask: np.ndarray) -> None:
+    def landed(self, site: Site, frame: Frame, address: np.ndarray, mask: Mask) -> None:
         """Bytes that an asynchronous copy brings have arrived, since the lanes of the mask waited for them."""
 
     def stopped(self, frame: Frame, waits: list[Wait], left: list[Left]) -> None:
@@ -35,3 +39,6 @@ class Observer:
 
     def finish(self, frame: Frame) -> None:
         """A batch has ended."""
+
+    def end(self) -> None:
+        """The launch has run to its end."""

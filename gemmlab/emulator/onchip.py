@@ -82,6 +82,10 @@ class BlockMemory:
             address = np.where(mask, address, 0)
         return address >> (width.bit_length() - 1), mask
 
+    def valid(self, address: np.ndarray, mask: Mask, width: int, fault: FaultHandler) -> Mask:
+        """Lanes of the mask that point where they may; the others are reported."""
+        return self._index(address, mask, width, fault)[1]
+
     def region_of(self, first: int, end: int) -> Region | None:
         """The array that holds all bytes from `first` to before `end`."""
         at = bisect_right(self._starts, first) - 1

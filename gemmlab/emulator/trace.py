@@ -9,19 +9,24 @@ from .device import RawKernel, launch
 from .divergence import Divergence
 from .faults import Hazard, KernelFault
 from .hazards import Hazards
+from .initialized import Initialized, Output
 from .observer import Observer
+from .races import Races
+from .touches import Touches
 from .traffic import Access, Total, Traffic, totals
 
 
 @dataclass(frozen=True)
 class Trace:
-    """What a traced launch showed: `accesses` one row a source line and kind of access, `hazards` what was wrong.
+    """What a traced launch showed: `accesses` one row a source line and kind of access, `hazards` what was wrong,
+    `outputs` what the kernel wrote of each array that it may write (none where the launch was stopped).
 
     Printed, or shown by a notebook, it is the kernel's `source` with both beside each line.
     """
 
     accesses: tuple[Access, ...]
     hazards: tuple[Hazard, ...]
+    outputs: tuple[Output, ...] = ()
     source: str = field(default="", repr=False)
 
     @property
@@ -52,10 +57,11 @@ def trace(
     """Launch a kernel and watch it, with further observers if any. Hazards are collected, not raised: a faulty load
     reads zero, a faulty store writes nothing, and the launch goes on where it can. Raises TypeError and
     nvrtc.CompileError as a plain launch does."""
-    traffic, hazards = Traffic(), Hazards()
-    watching = (traffic, Divergence(hazards.report), *observers)
+    traffic, hazards, touches = Traffic(), Hazards(), Touches()
+    initialized = Initialized(hazards.report, touches)
+    watching = (traffic, Divergence(hazards.report), Races(hazards.report, touches), initialized, *observers)
     try:
         launch(kernel, grid, block, args, shared_mem, hazards.report, watching)
     except KernelFault as stopped:
         hazards.report(stopped.hazard)
-    return Trace(traffic.rows(), hazards.rows, kernel.code)
+    return Trace(traffic.rows(), hazards.rows, initialized.outputs, kernel.code)
