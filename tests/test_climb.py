@@ -256,6 +256,13 @@ def test_a_problem_too_large_to_trace_in_passing_has_no_counts(gpu, monkeypatch)
     assert re.search(r"naive +right .* - +- +4 +0 +6\.2$", table(run), re.MULTILINE)
 
 
+def test_the_table_warns_where_submission_takes_longer_than_the_kernel(gpu, monkeypatch):
+    caution = "mostly that of submitting the launch"
+    assert caution not in table(climb(RUNGS, SMALL, gpu)) and caution not in table(climb(RUNGS, SMALL, EMULATOR))
+    monkeypatch.setitem(LAUNCH_MS, "cublas", 0.02)
+    assert caution in table(climb(RUNGS, SMALL, gpu))
+
+
 def test_a_wrong_result_is_not_timed(gpu, edit):
     edit(NAIVE, "alpha * sum", "alpha * sum + 1.0f")
     run = climb(RUNGS, SMALL, gpu)
