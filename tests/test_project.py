@@ -81,6 +81,7 @@ LAYERS = (
     "measured",
     "exercises",
     "plotting",
+    "pictures",
     "widgets",
     "doctor",
     "__main__",
@@ -88,7 +89,7 @@ LAYERS = (
 )
 SEEN_BY_THE_EMULATOR = {"nvrtc", "gpus"}
 PACKAGES = {"__init__", "emulator"}
-DRAWING = {"plotting", "widgets"}
+DRAWING = {"plotting", "pictures", "widgets"}
 
 
 def module_name(path: Path) -> str:
