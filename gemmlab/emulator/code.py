@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from . import arithmetic, asynchronous, bits, floats, loadstore, matrix, moves, wmma  # noqa: F401  (they register)
+from . import arithmetic, asynchronous, bits, fences, floats, loadstore, matrix, moves, wmma  # noqa: F401  (they register)
 from .barriers import Barrier, form
 from .instructions import DTYPES, Code, Read, Step, UnsupportedInstruction, build, guard, read
 from .layout import SharedLayout, shared_layout

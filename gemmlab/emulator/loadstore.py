@@ -32,6 +32,7 @@ from .memory import GLOBAL_BASE, LOCAL_WINDOW, SHARED_WINDOW, Fault
 from .ptx import Address, Instruction, Register, Symbol
 
 SPACES = {"global": "global", "shared": "shared", "shared::cta": "shared", "local": "local", "const": "global"}
+ORDERS = ("volatile", "relaxed", "acquire", "release", "acq_rel")
 _WINDOWS = {"shared": (SHARED_WINDOW, LOCAL_WINDOW), "local": (LOCAL_WINDOW, GLOBAL_BASE)}
 U64 = DTYPES["u64"]
 
@@ -172,7 +173,9 @@ def st(instruction: Instruction, code: Code) -> Step:
 
 
 def _sites(kind: str, instruction: Instruction, width: int) -> dict[str, Site]:
-    return {space: Site(f"{kind}.{space}", space, width, instruction.line) for space in ("global", "shared", "local")}
+    order = next((p for p in instruction.parts if p in ORDERS), "")
+    spaces = ("global", "shared", "local")
+    return {space: Site(f"{kind}.{space}", space, width, instruction.line, order) for space in spaces}
 
 
 def _load_parameter(instruction: Instruction, code: Code, count: int, dtype: np.dtype) -> Step:

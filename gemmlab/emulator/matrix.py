@@ -64,13 +64,17 @@ def lattice(batch: Batch, lanes: np.ndarray) -> np.ndarray:
 
 
 def warp_wide(instruction: Instruction, step: Step) -> Step:
-    """The step as one that whole warps take together."""
+    """The step as one that whole warps take together: lanes are in step before it and after it."""
+
+    def met(frame: Frame, mask: Mask) -> None:
+        for observer in frame.observers:
+            observer.warp_met(frame, instruction.line, mask)
 
     def together(frame: Frame, mask: Mask) -> None:
         _require_whole_warps(frame, mask, instruction)
+        met(frame, mask)
         step(frame, mask)
-        for observer in frame.observers:
-            observer.warp_met(frame, instruction.line, mask)
+        met(frame, mask)
 
     return together
 

@@ -34,8 +34,8 @@ class Observer:
     def warp_met(self, frame: Frame, line: int, mask: Mask) -> None:
         """Lanes of each warp met at a warp-level barrier or in an instruction of the whole warp."""
 
-    def fence(self, frame: Frame, line: int, mask: Mask) -> None:
-        """Lanes made what they wrote visible to the other blocks."""
+    def fence(self, frame: Frame, line: int, mask: Mask, wide: bool) -> None:
+        """Lanes made what they wrote visible to the rest of their block, or (`wide`) of the GPU."""
 
     def finish(self, frame: Frame) -> None:
         """A batch has ended."""

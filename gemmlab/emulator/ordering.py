@@ -126,31 +126,28 @@ def _any_lane(lanes: np.ndarray) -> np.ndarray:
 
 @dataclass
 class Publications:
-    """What blocks made known to each other: a fence, then an atomic (or volatile) write publishes what the block did
-    before the fence to every block whose threads use an atomic (or read a volatile) afterwards. Whether it is the same
+    """What threads make known by flags: a fence, then an atomic write publishes what its block did before the fence to
+    every block (a fence of the block's scope: to its own) that makes an atomic read afterwards. Whether it is the same
     address is not asked, so a flag that was forgotten can hide behind another. Blocks are numbered over the launch."""
 
     clock: Clock
-    fenced: dict[int, int] = field(default_factory=dict)
-    published: dict[int, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
+    fenced: dict[int, tuple[int, int]] = field(default_factory=dict)
+    published: dict[int, list[tuple[int, int, int]]] = field(default_factory=lambda: defaultdict(list))
     learned: dict[int, int] = field(default_factory=dict)
 
-    def fence(self, blocks: np.ndarray) -> None:
+    def fence(self, blocks: np.ndarray, wide: bool) -> None:
+        """Threads of these blocks pass a fence, of the GPU's scope if `wide`."""
         now = self.clock.tick()
-        self.fenced.update(dict.fromkeys(blocks.tolist(), now))
+        for block in blocks.tolist():
+            self.fenced[block] = (now if wide else self.fenced.get(block, (0, 0))[0], now)
 
-    def strong(self, blocks: np.ndarray, writes: bool, reads: bool, releases: bool) -> None:
-        """Threads of these blocks make an atomic or volatile access. One that `releases` is its own fence."""
-        if releases:
-            self.fence(blocks)
-        if not self.fenced:
-            return
+    def atomic(self, blocks: np.ndarray, reads: bool, writes: bool) -> None:
+        """Threads of these blocks make an atomic access."""
         now = self.clock.now
         for block in blocks.tolist():
-            upto = self.fenced.get(block)
-            history = self.published[block]
-            if writes and upto is not None and (not history or history[-1][1] < upto):
-                history.append((now, upto))
+            fenced, history = self.fenced.get(block), self.published[block]
+            if writes and fenced is not None and (not history or history[-1][1:] != fenced):
+                history.append((now, *fenced))
             if reads:
                 self.learned[block] = now
         self.clock.tick()
@@ -158,10 +155,11 @@ class Publications:
     def ordered(self, block: np.ndarray, when: np.ndarray, later: np.ndarray) -> np.ndarray:
         """Whether what `block` did at a time came before what block `later` does now; all are (n,)."""
         cases, which = np.unique(np.stack([block, when, later]), axis=1, return_inverse=True)
-        return np.array([self._ordered(*case) for case in cases.T.tolist()])[which]
+        return np.array([self._ordered(*case) for case in cases.T.tolist()], bool)[which]
 
     def _ordered(self, block: int, when: int, later: int) -> bool:
-        learned = self.learned.get(later)
-        if learned is None:
-            return False
-        return any(at <= learned and when < upto for at, upto in self.published.get(block, ()))
+        learned = self.learned.get(later, 0)
+        return any(
+            at <= learned and when < (by_block if block == later else by_all)
+            for at, by_all, by_block in self.published.get(block, ())
+        )

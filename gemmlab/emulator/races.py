@@ -96,8 +96,8 @@ class Races(Observer):
     def warp_met(self, frame: Frame, line: int, mask: Mask) -> None:
         self._ordering.warp_met(mask)
 
-    def fence(self, frame: Frame, line: int, mask: Mask) -> None:
-        self._publications.fence(self._blocks(mask))
+    def fence(self, frame: Frame, line: int, mask: Mask, wide: bool) -> None:
+        self._publications.fence(self._blocks(mask), wide)
 
     def access(self, site: Site, frame: Frame, address: np.ndarray, mask: Mask) -> None:
         if site.space == "local":
@@ -112,7 +112,7 @@ class Races(Observer):
                     watched = self._arrays[touch.owner.base] = Watched(Shadow(touch.owner.nbytes), touch.owner)
                 self._touch(frame, site, kind, watched, touch)
         if kind == ATOMIC:
-            self._strong(site, mask)
+            self._publish(site, mask)
 
     def landed(self, site: Site, frame: Frame, address: np.ndarray, mask: Mask) -> None:
         for touch in self._touches.of(site, frame, address, mask):
@@ -123,11 +123,13 @@ class Races(Observer):
             shadow.records("written").put(at, low, self._clock.now, self._number(site.line, ASYNC))
             shadow.last_write = self._clock.now
 
-    def _strong(self, site: Site, mask: Mask) -> None:
-        reads = not site.op.startswith(("st", "red"))
-        writes = not site.op.startswith("ld")
-        if self._publications.fenced or site.order in ("release", "acq_rel"):
-            self._publications.strong(self._blocks(mask), writes, reads, site.order in ("release", "acq_rel"))
+    def _publish(self, site: Site, mask: Mask) -> None:
+        releases = site.order in ("release", "acq_rel")
+        if releases:
+            self._publications.fence(self._blocks(mask), wide=True)
+        if self._publications.fenced:
+            writes = not site.op.startswith("ld")
+            self._publications.atomic(self._blocks(mask), not site.op.startswith(("st", "red")), writes)
 
     def _blocks(self, mask: Mask) -> np.ndarray:
         """Numbers in the launch of the blocks that have active lanes."""
@@ -207,18 +209,21 @@ class Races(Observer):
 
     def _concurrency(self, watched: Watched) -> Callable[..., np.ndarray]:
         """Whether an access at some position by `who` at a time is unordered with one by `lane` now."""
-        ordering, threads = self._ordering, self._batch.threads
-        if watched.owner is None:
-            length = watched.shadow.length
-            return lambda who, when, at, lane: (who != lane) & (when >= ordering.known(at // length, lane, who))
+        ordering, own = self._ordering, watched.owner is None
+        threads, length = self._batch.threads, watched.shadow.length
         first_block, blocks = self._first_lane // threads, self._batch.blocks
 
         def concurrent(who: np.ndarray, when: np.ndarray, at: np.ndarray, lane: np.ndarray) -> np.ndarray:
-            block, other = lane // threads, who // threads
-            row = block - first_block
-            running = (row >= 0) & (row < blocks)
-            inside = running & (when >= ordering.known(np.where(running, row, 0), lane % threads, who % threads))
-            found = (who != lane) & (inside | (block != other))
+            if own:
+                row = at // length
+                block = other = row + first_block
+                found = (who != lane) & (when >= ordering.known(row, lane, who))
+            else:
+                block, other = lane // threads, who // threads
+                running = (block >= first_block) & (block < first_block + blocks)
+                row = np.where(running, block - first_block, 0)
+                inside = running & (when >= ordering.known(row, lane % threads, who % threads))
+                found = (who != lane) & (inside | (block != other))
             if self._publications.fenced and found.any():
                 found[found] = ~self._publications.ordered(other[found], when[found], block[found])
             return found
