@@ -1,0 +1,378 @@
+"""What a trace shows beside the source, and one request in full: as rows, as text, as HTML and as a picture."""
+
+import html
+import re
+from html.parser import HTMLParser
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from matplotlib.colors import same_color
+
+from gemmlab import emulator as cp
+from gemmlab import pictures
+
+N = 64
+ROW_BY_X = """extern "C" __global__ void naive(int N, const float* A, const float* B, float* C) {
+    int row = blockIdx.x * 32 + threadIdx.x, col = blockIdx.y * 32 + threadIdx.y;
+    float acc = 0.0f;
+    for (int k = 0; k < N; ++k)
+        acc += A[row * N + k]   // line 5
+             * B[k * N + col];  // line 6
+    if (row < N && col < N)
+        C[row * N + col] = acc;  // line 8
+}
+"""
+COLUMN_BY_X = ROW_BY_X.replace("threadIdx.x, col", "threadIdx.y, col").replace("32 + threadIdx.y;", "32 + threadIdx.x;")
+SHARED = """extern "C" __global__ void turn(const float* in, float* out) {
+    __shared__ float Square[32][32];
+    __shared__ float Padded[32][33];
+    int x = threadIdx.x, y = threadIdx.y;
+    Square[y][x] = Padded[y][x] = in[32 * y + x];
+    __syncthreads();
+    out[32 * y + x] = Square[x][y] + Padded[x][y];  // line 7
+}
+"""
+WRONG = """extern "C" __global__ void wrong(int n, float* out) {
+    int i = threadIdx.x;
+    if (i <= n && 0 < i + 1) out[i] = 1.0f;  // line 3, "one too many"
+}
+"""
+
+
+def product(source):
+    """(kernel, grid, block, arguments) of a product of N x N matrices of ones."""
+    arrays = (cp.ones((N, N), np.float32), cp.ones((N, N), np.float32), cp.zeros((N, N), np.float32))
+    return cp.RawKernel(source, "naive"), (N // 32, N // 32), (32, 32), (np.int32(N), *arrays)
+
+
+def turn():
+    return (
+        cp.RawKernel(SHARED, "turn"),
+        (1,),
+        (32, 32),
+        (cp.ones((32, 32), np.float32), cp.zeros((32, 32), np.float32)),
+    )
+
+
+def wrong():
+    return cp.trace(cp.RawKernel(WRONG, "wrong"), (1,), (32,), (np.int32(31), cp.zeros(31, np.float32)))
+
+
+# ---- text
+
+
+def figures(text, number):
+    """The cells of a line's first row, between its number and its source."""
+    line = next(line for line in text.splitlines() if re.match(rf"\s*{number}\s", line))
+    return re.split(r"\s{2,}", line.strip())
+
+
+def test_each_line_of_source_stands_beside_what_it_asked_for():
+    text = str(cp.trace(*product(ROW_BY_X)))
+    # 2 x 2 blocks of 32 warps, 64 steps: 8192 requests; A takes a sector a lane, B one for all, C a sector a lane
+    assert figures(text, 5)[1:7] == ["ld.global", "4", "8,192", "262,144", "32,768", "8.00"]
+    assert figures(text, 6)[1:7] == ["ld.global", "4", "8,192", "8,192", "8,192", "1.00"]
+    assert figures(text, 8)[1:7] == ["st.global", "4", "128", "4,096", "512", "8.00"]
+    for line in ROW_BY_X.splitlines():
+        assert line in text
+
+
+def test_columns_of_text_stand_under_each_other():
+    lines = str(cp.trace(*product(ROW_BY_X))).splitlines()
+    at = lines[0].index("source")
+    for number, source in enumerate(ROW_BY_X.splitlines(), start=1):
+        assert lines[number][at:] == source
+        assert lines[number][: lines[0].index("line") + 4].strip() == str(number)
+    ends = [lines[0].index("requests") + len("requests"), lines[0].index("sectors") + len("sectors")]
+    for number in (5, 6, 8):
+        assert all(lines[number][end - 1].isdigit() and lines[number][end] == " " for end in ends)
+
+
+def test_two_kinds_of_access_on_one_line_have_a_row_each():
+    text = str(cp.trace(*turn()))
+    first = next(i for i, line in enumerate(text.splitlines()) if "Square[y][x] =" in line)
+    rows = [line.split()[-5:] for line in text.splitlines()[first : first + 2]]
+    assert "ld.global" in text.splitlines()[first] and "st.shared" in text.splitlines()[first + 1]
+    assert rows[1] == ["4", "64", "64", "64", "1.00"]
+
+
+def test_columns_without_a_figure_are_left_out():
+    assert "wavefronts" not in str(cp.trace(*product(ROW_BY_X))).splitlines()[0]
+    assert "wavefronts" in str(cp.trace(*turn())).splitlines()[0]
+
+
+def test_a_finding_stands_under_its_line():
+    lines = str(wrong()).splitlines()
+    at = next(i for i, line in enumerate(lines) if line.lstrip().startswith("3 "))
+    assert lines[at + 1].startswith("  !! out-of-bounds: line 3: thread (31, 0, 0)")
+    assert "1 hazard found" in lines
+
+
+def test_the_totals_are_those_of_the_rows():
+    trace = cp.trace(*turn())
+    shared, local = (next((t for t in trace.totals if t.space == s), None) for s in ("shared", "local"))
+    # 32 warps store a row to each array; they load a column of Square, 32 ways in conflict, and one of Padded
+    assert (shared.requests, shared.units, shared.ideal) == (4 * 32, (1 + 1 + 32 + 1) * 32, 4 * 32)
+    assert shared.useful_bytes == 4 * 32 * 128 and shared.moved_bytes == 128 * shared.units
+    assert local is None
+    assert f"shared memory: 128 requests, {shared.units:,} wavefronts, 8.75 x the ideal" in str(trace)
+
+
+def test_a_trace_of_a_refused_launch_shows_source_and_finding():
+    kernel, _, _, arguments = product(ROW_BY_X)
+    trace = cp.trace(kernel, (1,), (2048,), arguments)
+    assert "!! launch: " in str(trace) and "no hazard" not in str(trace)
+    assert "&#9888; launch" in trace._repr_html_()
+
+
+# ---- HTML
+
+
+class Table(HTMLParser):
+    """Rows of cells, and every tag that was left open or closed twice."""
+
+    VOID = ("br", "meta")
+
+    def __init__(self, text):
+        super().__init__()
+        self.rows, self.open, self.wrong, self.cell = [], [], [], None
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.open.append(tag)
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th"):
+            self.rows[-1].append("")
+            self.cell = (int(dict(attrs).get("colspan", 1)), dict(attrs).get("title"))
+            self.rows[-1] += [None] * (self.cell[0] - 1)
+
+    def handle_endtag(self, tag):
+        if not self.open or self.open.pop() != tag:
+            self.wrong.append(tag)
+
+    def handle_data(self, data):
+        if {"td", "th"} & set(self.open):
+            at = max(i for i, cell in enumerate(self.rows[-1]) if cell is not None)
+            self.rows[-1][at] += data
+
+
+@pytest.fixture(params=[lambda: cp.trace(*product(ROW_BY_X)), lambda: cp.trace(*turn()), wrong])
+def shown(request):
+    return request.param()
+
+
+def test_html_is_well_formed_and_every_row_is_as_wide(shown):
+    table = Table(shown._repr_html_())
+    assert not table.wrong and not table.open
+    assert len({len(row) for row in table.rows}) == 1
+
+
+def test_html_holds_the_source_unchanged(shown):
+    rows = [row for row in Table(shown._repr_html_()).rows[1:] if row[0]]
+    assert [row[-1] for row in rows] == shown.source.splitlines()
+    assert [row[0] for row in rows] == [str(i) for i in range(1, len(rows) + 1)]
+
+
+def test_html_names_each_counter_as_nsight_compute_does(shown):
+    text = shown._repr_html_()
+    for access in shown.accesses:
+        assert f"title='{access.metric}'" in text and f"<code>{access.metric}</code>" in text
+        assert f"title='{access.request_metric}'" in text
+
+
+def test_html_fixes_no_colour_that_one_theme_could_not_read(shown):
+    text = shown._repr_html_()
+    declared = re.findall(r"([\w-]+)\s*:\s*([^;}']+)[;}']", text.split("<tbody>")[0])
+    assert not [value for name, value in declared if name == "color"]
+    for value in re.findall(r"background:\s*([^;}']+)", text):
+        # every stop is transparent or lets at least half of the page shine through
+        for alpha in re.findall(r"rgba\([^)]*,\s*([\d.]+)\)", value):
+            assert float(alpha) <= 0.5
+        assert not re.search(r"#[0-9a-f]{3}|white|black|rgb\(", value)
+
+
+def test_a_bar_is_amber_only_past_the_ideal():
+    text = cp.trace(*product(ROW_BY_X))._repr_html_()
+    bars = {m[2]: m[1] for m in re.finditer(r"style='background: (linear[^']*)'>([\d,]+)<", text)}
+    # A's 262,144 sectors are the most, so its bar is full, and an eighth of it is ideal
+    assert "30) 12.5%" in bars["262,144"] and "45) 12.5% 100.0%" in bars["262,144"]
+    assert "30) 3.1%" in bars["8,192"] and "45) 3.1% 3.1%" in bars["8,192"]
+
+
+def test_html_shows_findings_and_escapes_what_the_learner_wrote():
+    text = wrong()._repr_html_()
+    assert "<b>&#9888; out-of-bounds</b>" in text
+    assert html.escape('"one too many"') in text and "i <= n" not in text
+
+
+# ---- one request
+
+
+def test_the_naive_kernel_touches_a_sector_a_lane_and_the_coalesced_one_four():
+    naive = cp.request(*product(ROW_BY_X), 5, iteration=3)
+    assert (naive.count, naive.ideal) == (32, 4)
+    # lane l asks for A[l, 3]: rows of 64 floats are 8 sectors apart
+    assert naive.sectors == tuple((8 * lane,) for lane in range(32))
+    assert naive.offsets == tuple(4 * (N * lane + 3) for lane in range(32))
+    coalesced = cp.request(*product(COLUMN_BY_X), 6, iteration=3)
+    assert (coalesced.count, coalesced.ideal) == (4, 4)
+    assert coalesced.sectors == tuple((8 * 3 + lane // 8,) for lane in range(32))
+    assert (naive.array, coalesced.array) == ("A", "B")
+
+
+def test_a_request_is_chosen_by_block_warp_and_iteration():
+    kernel, grid, block, arguments = product(COLUMN_BY_X)
+    seen = cp.request(kernel, grid, block, arguments, 5, warp=7, of_block=(1, 1, 0), iteration=9)
+    # blockIdx.x picks the rows here: block (1, 1), warp 7 is row 32 + 7, and every lane wants its element 9
+    assert seen.offsets == (4 * (N * 39 + 9),) * 32
+    assert (seen.block, seen.warp, seen.iteration, seen.total, seen.op, seen.bytes) == (
+        (1, 1, 0),
+        7,
+        9,
+        64,
+        "ld.global",
+        4,
+    )
+
+
+def test_the_request_of_the_last_block_is_found_where_blocks_do_not_run_together():
+    count = 3 << 12
+    source = 'extern "C" __global__ void one(float* x) { x[blockIdx.x * 32 + threadIdx.x] = 1.0f; }'
+    kernel, x = cp.RawKernel(source, "one"), cp.zeros(32 * count, np.float32)
+    seen = cp.request(kernel, (count,), (32,), (x,), 1, of_block=(count - 1, 0, 0))
+    assert seen.offsets[0] == 4 * 32 * (count - 1)
+
+
+def test_a_column_of_a_square_tile_lies_in_one_bank_and_a_padded_one_in_all():
+    square, padded = (cp.request(*turn(), 7, array=name) for name in ("Square", "Padded"))
+    assert (square.count, padded.count) == (32, 1)
+    assert set(square.banks) == {(0,)}
+    assert sorted(bank for (bank,) in padded.banks) == list(range(32))
+    assert square.passes == padded.passes == (tuple(range(32)),)
+
+
+VECTORS = """extern "C" __global__ void vectors(int active, float4* out) {
+    extern __shared__ float4 pool[];
+    if (threadIdx.x < active) out[threadIdx.x] = pool[threadIdx.x * 2];
+}
+"""
+
+
+def test_lanes_that_take_no_part_have_none():
+    arguments = (np.int32(5), cp.zeros((40, 4), np.float32))
+    seen = cp.request(cp.RawKernel(VECTORS, "vectors"), (1,), (40,), arguments, 3, op="ld.shared", shared_mem=2048)
+    assert seen.addresses[5:] == (None,) * 27 and seen.sectors[5:] == ((),) * 27 and seen.banks[5:] == ((),) * 27
+    # 32 bytes apart, 16 each: lanes 0 and 4 want the same four banks
+    assert seen.banks[0] == seen.banks[4] == (0, 1, 2, 3) and seen.passes == ((0, 1, 2, 3, 4),) and seen.count == 2
+
+
+def test_16_bytes_a_lane_are_served_by_quarters_of_the_warp():
+    arguments = (np.int32(32), cp.zeros((40, 4), np.float32))
+    seen = cp.request(cp.RawKernel(VECTORS, "vectors"), (1,), (40,), arguments, 3, op="ld.shared", shared_mem=2048)
+    assert seen.passes == tuple(tuple(range(8 * i, 8 * i + 8)) for i in range(4))
+    assert (seen.count, seen.ideal) == (8, 4)
+    stored = cp.request(cp.RawKernel(VECTORS, "vectors"), (1,), (40,), arguments, 3, op="st.global", shared_mem=2048)
+    assert stored.sectors == tuple((lane // 2,) for lane in range(32))
+
+
+@pytest.mark.parametrize(
+    ("choice", "message"),
+    [
+        ({"line": 3}, r"makes no request on line 3; it makes some on lines 5, 7"),
+        ({"line": 7}, r"several kinds of request \(ld.shared of Square, ld.shared of Padded, st.global of out\)"),
+        ({"line": 7, "array": "Square", "iteration": 1}, r"makes 1 requests on line 7.*no iteration 1"),
+        ({"line": 7, "op": "ld.global"}, r"line 7 makes no request ld.global; it makes ld.shared of Square"),
+        ({"line": 7, "warp": 32}, r"the launch has no warp 32 of block \(0, 0, 0\)"),
+        ({"line": 7, "of_block": (0, 1, 0)}, r"the launch has no warp 0 of block \(0, 1, 0\)"),
+    ],
+)
+def test_a_request_that_does_not_exist_is_refused_with_those_that_do(choice, message):
+    with pytest.raises(ValueError, match=message):
+        cp.request(*turn(), **choice)
+
+
+# ---- the picture
+
+
+def boxes(axis, colour):
+    return [p for p in axis.patches if same_color(p.get_facecolor(), colour)]
+
+
+def test_the_picture_has_a_row_for_each_sector_and_a_number_for_each_lane():
+    pair = cp.request(*product(ROW_BY_X), 5, iteration=3), cp.request(*product(COLUMN_BY_X), 6, iteration=3)
+    figure = pictures.requests(*pair)
+    naive, coalesced = figure.axes
+    assert (len(boxes(naive, pictures.MOVED)), len(boxes(coalesced, pictures.MOVED))) == (32, 4)
+    for axis in figure.axes:
+        assert [t.get_text() for t in axis.texts] == [str(lane) for lane in range(32)]
+        assert len(boxes(axis, pictures.WANTED)) == 32
+    # one scale: a row is as high in both panels
+    tall, low = (axis.get_window_extent().height for axis in figure.axes)
+    assert tall == pytest.approx(8 * low)
+    assert "1,024 bytes moved for 128 asked for" in figure.texts[0].get_text()
+    assert "128 bytes moved for 128 asked for" in figure.texts[1].get_text()
+    plt.close(figure)
+
+
+def test_the_picture_stacks_the_words_that_wait_for_a_bank():
+    figure = pictures.requests(*(cp.request(*turn(), 7, array=name) for name in ("Square", "Padded")))
+    square, padded = figure.axes
+    assert (len(boxes(square, pictures.SERVED)), len(boxes(square, pictures.WAITING))) == (1, 31)
+    assert (len(boxes(padded, pictures.SERVED)), len(boxes(padded, pictures.WAITING))) == (32, 0)
+    assert {p.get_x() for p in boxes(square, pictures.WAITING)} == {0}
+    # what waits is hatched as well as coloured
+    assert all(p.get_hatch() for p in boxes(square, pictures.WAITING))
+    plt.close(figure)
+
+
+def test_lanes_that_share_a_word_are_labelled_together():
+    figure = pictures.requests(cp.request(*product(ROW_BY_X), 6, iteration=3))
+    assert [t.get_text() for t in figure.axes[0].texts] == ["0-31"]
+    plt.close(figure)
+
+
+@pytest.mark.parametrize("name", ["global", "shared", "local"])
+def test_everything_written_in_a_picture_lies_inside_it_and_apart(name):
+    if name == "global":
+        seen = [cp.request(*product(ROW_BY_X), 5, iteration=3), cp.request(*product(COLUMN_BY_X), 6, iteration=3)]
+    elif name == "shared":
+        seen = [cp.request(*turn(), 7, array=name) for name in ("Square", "Padded")]
+    else:
+        source = """extern "C" __global__ void own(int n, int* out) {
+    int mine[16];
+    for (int i = 0; i < 16; ++i) mine[i] = n * i;
+    out[threadIdx.x] = mine[(threadIdx.x + n) & 15];
+}"""
+        seen = [
+            cp.request(
+                cp.RawKernel(source, "own"), (1,), (32,), (np.int32(1), cp.zeros(32, np.int32)), 4, op="ld.local"
+            )
+        ]
+        assert seen[0].sectors == tuple((4 * ((lane + 1) % 16) + lane // 8,) for lane in range(32))
+    figure = pictures.requests(*seen)
+    figure.draw_without_rendering()
+    page = figure.bbox
+    for axis in figure.axes:
+        labels = [axis.xaxis.label, *axis.get_xticklabels(), *axis.get_yticklabels()]
+        written = [*labels, *axis.texts]
+        extents = [t.get_window_extent() for t in written if t.get_text()]
+        for extent in extents:
+            assert page.x0 <= extent.x0 and extent.x1 <= page.x1 and page.y0 <= extent.y0 and extent.y1 <= page.y1
+        for i, one in enumerate(extents):
+            assert not any(one.overlaps(other) for other in extents[i + 1 :])
+    titles = [t.get_window_extent() for t in figure.texts]
+    assert all(page.x0 <= t.x0 and t.x1 <= page.x1 and t.y1 <= page.y1 for t in titles)
+    for one, axis in zip(titles, figure.axes, strict=True):
+        assert one.y0 >= axis.get_window_extent().y1
+    assert not any(a.overlaps(b) for i, a in enumerate(titles) for b in titles[i + 1 :])
+    plt.close(figure)
+
+
+def test_a_picture_is_read_on_a_dark_page_as_on_a_light_one():
+    with plt.style.context("dark_background"):
+        figure = pictures.requests(cp.request(*product(ROW_BY_X), 5))
+    assert same_color(figure.get_facecolor(), "white")
+    assert all(same_color(t.get_color(), "black") for t in figure.axes[0].get_yticklabels())
+    plt.close(figure)
