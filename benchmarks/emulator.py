@@ -118,7 +118,7 @@ def spread(samples: list[float]) -> str:
 
 def against_numpy(repeats: int) -> bool:
     """Print every kernel's time at 256^3, plain and traced, and at 512^3, beside NumPy's product of the same size."""
-    print("Against A @ B of NumPy in float32")
+    print("Against the fastest A @ B of NumPy in float32")
     cases = (
         (256, "plain", plain, PLAIN_SECONDS),
         (256, "traced", emulator.trace, TRACED_SECONDS),
@@ -128,7 +128,8 @@ def against_numpy(repeats: int) -> bool:
     for size, how, run, limit in cases:
         problem = Gemm(size, size, size)
         A, B, _ = inputs(problem)
-        numpy = statistics.median(seconds(lambda A=A, B=B: A @ B, 4 * repeats))
+        # The fastest, because other work on the machine slows a product by threads a hundredfold.
+        numpy = min(seconds(lambda A=A, B=B: A @ B, 4 * repeats))
         for kernel in kernels():
             samples = seconds(kernel.launch(problem, run), repeats)
             median = statistics.median(samples)
