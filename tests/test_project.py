@@ -59,6 +59,7 @@ LAYERS = (
     "emulator.footprint",
     "emulator.ordering",
     "emulator.shadow",
+    "emulator.watched",
     "emulator.conflict",
     "emulator.races",
     "emulator.divergence",

@@ -12,53 +12,22 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import numpy as np
 
 from .arguments import Passed
 from .asynchronous import group_in_flight
 from .barriers import Meeting
-from .conflict import ASYNC, ATOMIC, IN_FLIGHT, READ, WRITE, Party, conflict_hazard, kind_of, scope_of
+from .conflict import ASYNC, ATOMIC, IN_FLIGHT, READ, Party, conflict_hazard, kind_of, scope_of
 from .faults import Hazard
-from .footprint import Footprint, Footprints
+from .footprint import Footprints
 from .instructions import Frame, Site
 from .lanes import WARP, Batch, Mask
-from .memory import Allocation
 from .observer import Observer
 from .ordering import Clock, Ordering, Publications
-from .shadow import NEVER, Records, Shadow
+from .shadow import NEVER, Concurrent, Records, Shadow
 from .touches import Touch, Touches
-
-NOTES = 512
-NOTED_BYTES = 1 << 26
-"""Notes of reads that one memory keeps, and the bytes of their addresses; more, and they are worked off."""
-
-
-@dataclass(frozen=True)
-class Note:
-    """A read to be looked at later: which lanes of which batch read what, and when."""
-
-    site: int
-    batch: Batch
-    first_lane: int
-    touch: Touch
-    width: int
-    when: int
-
-
-@dataclass
-class Watched:
-    """A memory under watch: a global array, or (`owner` None) the shared memory of a batch."""
-
-    shadow: Shadow
-    owner: Allocation | None
-    notes: list[Note] = field(default_factory=list)
-    noted: int = 0
-
-    @property
-    def start(self) -> int:
-        return self.owner.base if self.owner else 0
+from .watched import Note, Span, Watched
 
 
 class Races(Observer):
@@ -69,8 +38,8 @@ class Races(Observer):
         self._clock = Clock()
         self._publications = Publications(self._clock)
         self._footprints = Footprints()
-        self._sites: dict[tuple[int, str], int] = {}
-        self._parties: list[tuple[int, str]] = []
+        self._numbers: dict[tuple[int, str], int] = {}
+        self._sites: list[tuple[int, str]] = []
         self._constant: set[int] = set()
         self._arrays: dict[int, Watched] = {}
         self._batches: list[tuple[int, Batch]] = []
@@ -81,17 +50,17 @@ class Races(Observer):
         self._constant = {a.allocation.base for a in arrays} - writable
 
     def start(self, frame: Frame) -> None:
-        self._batch, self._ordering = frame.batch, Ordering(frame.batch, self._clock)
+        batch = frame.batch
+        self._batch, self._ordering = batch, Ordering(batch, self._clock)
         self._shared = Watched(Shadow(frame.shared.nbytes), None)
-        self._first_lane, self._next_lane = self._next_lane, self._next_lane + frame.batch.blocks * frame.batch.threads
-        self._batches.append((self._first_lane, frame.batch))
+        self._first_lane, self._next_lane = self._next_lane, self._next_lane + batch.blocks * batch.threads
+        self._batches.append((self._first_lane, batch))
 
     def met(self, frame: Frame, meeting: Meeting | None) -> None:
         self._ordering.met(meeting)
         notes = self._shared.notes
         if notes and notes[-1].when < self._ordering.oldest:
-            notes.clear()
-            self._shared.noted = 0
+            self._shared.forget_notes()
 
     def warp_met(self, frame: Frame, line: int, mask: Mask) -> None:
         self._ordering.warp_met(mask)
@@ -105,111 +74,92 @@ class Races(Observer):
         kind = kind_of(site)
         for touch in self._touches.of(site, frame, address, mask):
             if touch.owner is None:
-                self._touch(frame, site, kind, self._shared, touch)
+                self._look(frame, self._shared, kind, self._note(site, kind, touch))
             elif kind != READ or touch.owner.base not in self._constant:
                 watched = self._arrays.get(touch.owner.base)
                 if watched is None:
                     watched = self._arrays[touch.owner.base] = Watched(Shadow(touch.owner.nbytes), touch.owner)
-                self._touch(frame, site, kind, watched, touch)
+                self._look(frame, watched, kind, self._note(site, kind, touch))
         if kind == ATOMIC:
             self._publish(site, mask)
 
     def landed(self, site: Site, frame: Frame, address: np.ndarray, mask: Mask) -> None:
+        shadow = self._shared.shadow
         for touch in self._touches.of(site, frame, address, mask):
-            at, footprint, low, _ = self._find(self._shared, self._batch, 0, touch, site.bytes)
-            shadow = self._shared.shadow
-            mine = shadow.records("pending").who[at] == low
-            shadow.pending.forget(at[mine])
-            shadow.records("written").put(at, low, self._clock.now, self._number(site.line, ASYNC))
-            shadow.last_write = self._clock.now
+            note = self._note(site, ASYNC, touch)
+            span = self._shared.find(note, self._footprints, self._ordering)
+            pending = shadow.records("pending")
+            pending.forget(span.at[pending.who[span.at] == span.low])
+            shadow.records("written").put(span.at, span.low, note.when, note.site)
+            shadow.last_write = note.when
 
     def _publish(self, site: Site, mask: Mask) -> None:
-        releases = site.order in ("release", "acq_rel")
-        if releases:
+        if site.order in ("release", "acq_rel"):
             self._publications.fence(self._blocks(mask), wide=True)
         if self._publications.fenced:
-            writes = not site.op.startswith("ld")
-            self._publications.atomic(self._blocks(mask), not site.op.startswith(("st", "red")), writes)
+            reads, writes = not site.op.startswith(("st", "red")), not site.op.startswith("ld")
+            self._publications.atomic(self._blocks(mask), reads, writes)
 
     def _blocks(self, mask: Mask) -> np.ndarray:
         """Numbers in the launch of the blocks that have active lanes."""
         rows = np.flatnonzero(self._batch.active(mask).any(axis=1))
         return rows + self._first_lane // self._batch.threads
 
-    def _touch(self, frame: Frame, site: Site, kind: str, watched: Watched, touch: Touch) -> None:
-        shadow, now = watched.shadow, self._clock.now
-        number = self._number(site.line, kind)
-        recent = self._ordering.oldest if watched.owner is None else 0
-        in_flight = watched.owner is None and bool(frame.shared.copies)
-        if kind == READ and shadow.last_write < recent and not in_flight:
-            self._note(watched, Note(number, self._batch, self._first_lane, touch, site.bytes, now))
-            return
-        if kind != READ and watched.notes:
+    def _note(self, site: Site, kind: str, touch: Touch) -> Note:
+        number = self._numbers.setdefault((site.line, kind), len(self._sites))
+        if number == len(self._sites):
+            self._sites.append((site.line, kind))
+        return Note(number, self._batch, self._first_lane, touch, site.bytes, self._clock.now)
+
+    def _look(self, frame: Frame, watched: Watched, kind: str, note: Note) -> None:
+        """Compare an access with those before it, and remember it."""
+        shadow = watched.shadow
+        recent = self._ordering.oldest if watched.own else 0
+        in_flight = watched.own and bool(frame.shared.copies)
+        if kind == READ:
+            watched.note(note)
+            if watched.crowded:
+                self._work_off(watched)
+            if shadow.last_write < recent and not in_flight:
+                return
+        elif watched.notes:
             self._work_off(watched)
-        at, footprint, low, high = self._find(watched, self._batch, self._first_lane, touch, site.bytes)
+        span = watched.find(note, self._footprints, self._ordering)
         against = [shadow.written]
         if kind != ATOMIC and shadow.atomics:
             against += [shadow.atomics.low, shadow.atomics.high]
         if kind != READ and shadow.readers:
             against += [shadow.readers.low, shadow.readers.high]
-        self._compare(frame, watched, [r for r in against if r], recent, number, at, low, high)
+        self._compare(frame, watched, [r for r in against if r], recent, note.site, span)
         if in_flight:
-            self._compare(frame, watched, [shadow.records("pending")], NEVER + 1, number, at, low, high)
-        if kind == READ:
-            self._note(watched, Note(number, self._batch, self._first_lane, touch, site.bytes, now))
-            return
-        if kind == ATOMIC:
-            shadow.pair("atomics").add(at, low, high, now, number, self._concurrency(watched))
-        else:
-            if not footprint.alone:
-                self._collide(frame, watched, number, at, low, high)
-            shadow.records("pending" if kind == ASYNC else "written").put(at, low, now, number)
-        shadow.last_write = now
+            self._compare(frame, watched, [shadow.records("pending")], NEVER + 1, note.site, span)
+        if kind != READ:
+            self._remember(frame, watched, kind, note, span)
 
-    def _note(self, watched: Watched, note: Note) -> None:
-        watched.notes.append(note)
-        watched.noted += note.touch.address.nbytes
-        if len(watched.notes) > NOTES or watched.noted > NOTED_BYTES:
-            self._work_off(watched)
+    def _remember(self, frame: Frame, watched: Watched, kind: str, note: Note, span: Span) -> None:
+        shadow = watched.shadow
+        shadow.last_write = note.when
+        if kind == ATOMIC:
+            shadow.pair("atomics").add(span.at, span.low, span.high, note.when, note.site, self._concurrency(watched))
+            return
+        if not span.alone:
+            both = np.flatnonzero(span.low != span.high)
+            self._tell(frame, watched, note.site, note.site, span.at[both], span.low[both], span.high[both])
+        shadow.records("pending" if kind == ASYNC else "written").put(span.at, span.low, note.when, note.site)
 
     def _work_off(self, watched: Watched) -> None:
-        """Enter the noted reads, those that everything since is ordered after excepted."""
+        """Enter the noted reads among the readers, less those that everything from now on is ordered after."""
+        recent = self._ordering.oldest if watched.own else 0
         for note in watched.notes:
-            if watched.owner is None and note.when < self._ordering.oldest:
-                continue
-            at, _, low, high = self._find(watched, note.batch, note.first_lane, note.touch, note.width)
-            readers = watched.shadow.pair("readers")
-            readers.add(at, low, high, note.when, note.site, self._concurrency(watched))
-        watched.notes.clear()
-        watched.noted = 0
+            if note.when >= recent:
+                span = watched.find(note, self._footprints, self._ordering)
+                readers = watched.shadow.pair("readers")
+                readers.add(span.at, span.low, span.high, note.when, note.site, self._concurrency(watched))
+        watched.forget_notes()
 
-    def _find(
-        self, watched: Watched, batch: Batch, first_lane: int, touch: Touch, width: int
-    ) -> tuple[np.ndarray, Footprint, np.ndarray, np.ndarray]:
-        """Positions in the shadow that a touch covers, and the lowest and highest lane at each: lanes of the launch in
-        global memory, threads of the block in shared memory."""
-        shadow, own = watched.shadow, watched.owner is None
-        shadow.refine(width)
-        lowest, footprint = self._footprints.of(batch, touch.address, touch.mask, width, shadow.granule, own)
-        at = footprint.granules + (lowest - watched.start // shadow.granule)
-        if not own:
-            low = footprint.low + first_lane
-            return at, footprint, low, low if footprint.alone else footprint.high + first_lane
-        if footprint.rows is None and shadow.rows == 1 and self._ordering.rows == 1:
-            return at, footprint, footprint.low, footprint.high
-        self._ordering.expand()
-        shadow.expand(batch.blocks)
-        if footprint.rows is None:
-            starts = np.arange(batch.blocks) * shadow.length
-            at = (starts[:, None] + at).reshape(-1)
-            low = np.tile(footprint.low, batch.blocks)
-            return at, footprint, low, low if footprint.alone else np.tile(footprint.high, batch.blocks)
-        low = footprint.low % batch.threads
-        return at + footprint.rows * shadow.length, footprint, low, low if footprint.alone else footprint.high % batch.threads
-
-    def _concurrency(self, watched: Watched) -> Callable[..., np.ndarray]:
+    def _concurrency(self, watched: Watched) -> Concurrent:
         """Whether an access at some position by `who` at a time is unordered with one by `lane` now."""
-        ordering, own = self._ordering, watched.owner is None
+        ordering, own = self._ordering, watched.own
         threads, length = self._batch.threads, watched.shadow.length
         first_block, blocks = self._first_lane // threads, self._batch.blocks
 
@@ -231,41 +181,27 @@ class Races(Observer):
         return concurrent
 
     def _compare(
-        self,
-        frame: Frame,
-        watched: Watched,
-        against: list[Records],
-        recent: int,
-        number: int,
-        at: np.ndarray,
-        low: np.ndarray,
-        high: np.ndarray,
+        self, frame: Frame, watched: Watched, against: list[Records], recent: int, number: int, span: Span
     ) -> None:
-        """Report the accesses recorded since `recent` that lanes `low` and `high` at positions `at` conflict with."""
+        """Report the accesses recorded since `recent` that the lanes of a span conflict with."""
         concurrent = self._concurrency(watched)
         found = []
         for records in against:
-            chosen = np.flatnonzero(records.when[at] >= recent)
+            chosen = np.flatnonzero(records.when[span.at] >= recent)
             if not chosen.size:
                 continue
-            where = at[chosen]
-            who, when, site = records.take(where)
-            for lane in (low,) if high is low else (low, high):
-                lane = lane[chosen]
-                hit = records is watched.shadow.pending or concurrent(who, when, where, lane)
-                found.append([a[np.broadcast_to(hit, a.shape)] for a in (site, where, who, lane)])
+            at = span.at[chosen]
+            who, when, site = records.take(at)
+            for lanes in span.lanes:
+                lane = lanes[chosen]
+                anyhow = records is watched.shadow.pending
+                hit = np.ones(at.size, bool) if anyhow else concurrent(who, when, at, lane)
+                found.append([column[hit] for column in (site, at, who, lane)])
         if not found:
             return
         site, *columns = (np.concatenate(each) for each in zip(*found, strict=True))
         for earlier in np.unique(site):
             self._tell(frame, watched, int(earlier), number, *(column[site == earlier] for column in columns))
-
-    def _collide(
-        self, frame: Frame, watched: Watched, number: int, at: np.ndarray, low: np.ndarray, high: np.ndarray
-    ) -> None:
-        """Report granules that several lanes of one store write."""
-        both = np.flatnonzero(low != high)
-        self._tell(frame, watched, number, number, at[both], low[both], high[both])
 
     def _tell(
         self, frame: Frame, watched: Watched, earlier: int, later: int, at: np.ndarray, who: np.ndarray, lane: np.ndarray
@@ -276,31 +212,23 @@ class Races(Observer):
         i = int(apart.argmax())
         position = int(at[i])
         row, granule = divmod(position, shadow.length)
-        if watched.owner is None:
+        if watched.own:
             place = frame.shared.place(granule * shadow.granule)
             blocks = [frame.batch.block_index(row)] * 2
         else:
-            place = watched.owner.place(position * shadow.granule)
-            blocks = [self._block(int(lane_)) for lane_ in (who[i], lane[i])]
+            place = watched.owner.place(granule * shadow.granule)
+            blocks = [self._block(int(each[i])) for each in (who, lane)]
         parties = [
-            Party(*self._parties[site], block, frame.batch.thread_index(int(number) % threads))
-            for site, block, number in zip((earlier, later), blocks, (who[i], lane[i]), strict=True)
+            Party(*self._sites[site], block, frame.batch.thread_index(int(each[i]) % threads))
+            for site, block, each in zip((earlier, later), blocks, (who, lane), strict=True)
         ]
-        in_flight = self._parties[earlier][1] == ASYNC and shadow.pending is not None and shadow.pending.when[position] > NEVER
-        scope = IN_FLIGHT if in_flight else scope_of(*parties, bool(apart[i]))
-        group = group_in_flight(frame.shared, row, int(who[i]), place.address) if in_flight else ""
-        count = int(np.unique(at).size)
-        self._report(conflict_hazard(
-            "global" if watched.owner else "shared", place, *parties, scope, count, shadow.granule, group))
+        flying = self._sites[earlier][1] == ASYNC and shadow.records("pending").when[position] > NEVER
+        scope = IN_FLIGHT if flying else scope_of(*parties, bool(apart[i]))
+        group = group_in_flight(frame.shared, row, int(who[i]), place.address) if flying else ""
+        space, count = "shared" if watched.own else "global", int(np.unique(at).size)
+        self._report(conflict_hazard(space, place, *parties, scope, count, shadow.granule, group))
 
     def _block(self, lane: int) -> tuple[int, int, int]:
         """(x, y, z) of the block that a lane of the launch is in."""
         first, batch = self._batches[bisect_right(self._batches, lane, key=lambda each: each[0]) - 1]
         return batch.block_index((lane - first) // batch.threads)
-
-    def _number(self, line: int, kind: str) -> int:
-        """Number of a line and what it does, by which the shadow remembers it."""
-        found = self._sites.setdefault((line, kind), len(self._parties))
-        if found == len(self._parties):
-            self._parties.append((line, kind))
-        return found
