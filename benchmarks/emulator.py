@@ -3,7 +3,7 @@
     python benchmarks/emulator.py [--repeats 5]
 
 Needs the extra `bench` (pip install --editable '.[bench]'). Prints medians with the fastest and the slowest of the
-repeats, and exits with status 1 when a limit below is missed.
+repeats, ratios of the fastest, and exits with status 1 when a limit below is missed.
 """
 
 import argparse
