@@ -398,26 +398,54 @@ def test_a_whole_warp_may_run_mma_while_others_do_not():
     assert cp.asnumpy(out).tolist() == [0] * 96
 
 
-@pytest.mark.parametrize(
-    "instruction",
-    [
-        "mma.sync.aligned.m16n8k16.row.row.f32.f16.f16.f32 {%0,%0,%0,%0}, {%1,%1,%1,%1}, {%1,%1}, {%0,%0,%0,%0};",
-        "mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32 {%0,%0,%0,%0}, {%1,%1,%1,%1}, {%1,%1}, {%0,%0,%0,%0};",
-        "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%0,%0,%0}, {%1,%1,%1,%1}, {%1}, {%0,%0,%0,%0};",
-        "ldmatrix.sync.aligned.m16n16.x1.trans.shared.b8 {%0, %0}, [%1];",
-    ],
-)
-def test_a_form_that_is_not_emulated_is_refused_with_its_name_and_line(instruction):
+def refused(instruction, arch="sm_90"):
+    cp.use_architecture(arch)
     source = f"""
 extern "C" __global__ void refused(unsigned* out) {{
     unsigned d = 0;
-    asm volatile("{instruction}" : "+r"(d) : "r"(d));
-    out[0] = d;
+    double x = out[0];
+    asm volatile("{instruction}" : "+r"(d), "+d"(x) : "r"(d));
+    out[0] = d + (unsigned)x;
 }}
 """
-    name = instruction.split()[0].replace(".", r"\.")
-    with pytest.raises(cp.UnsupportedInstruction, match=f"line 4: {name}"):
-        cp.RawKernel(source, "refused").compile()
+    return cp.RawKernel(source, "refused")
+
+
+@pytest.mark.parametrize(
+    "instruction",
+    [
+        "mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32 {%0,%0,%0,%0}, {%2,%2,%2,%2}, {%2,%2}, {%0,%0,%0,%0};",
+        "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%0,%0,%0,%0}, {%2,%2,%2,%2}, {%2,%2}, {%0,%0,%0,%0};",
+        "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%1,%1}, {%1}, {%1}, {%1,%1};",
+        "wmma.mma.sync.aligned.row.col.m8n8k4.rn.f64.f64.f64.f64 {%1,%1}, {%1}, {%1}, {%1,%1};",
+    ],
+)
+def test_a_form_that_is_not_emulated_is_refused_with_its_name_and_line(instruction):
+    with pytest.raises(cp.UnsupportedInstruction) as caught:
+        refused(instruction).compile()
+    assert str(caught.value).startswith(f"line 5: {instruction.split()[0]}")
+
+
+@pytest.mark.parametrize(
+    ("instruction", "arch", "reason"),
+    [
+        (
+            "mma.sync.aligned.m16n8k16.row.row.f32.f16.f16.f32 {%0,%0,%0,%0}, {%2,%2,%2,%2}, {%2,%2}, {%0,%0,%0,%0};",
+            "sm_90",
+            "Illegal blayout",
+        ),
+        (
+            "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%0,%0,%0}, {%2,%2,%2,%2}, {%2,%2}, {%0,%0,%0,%0};",
+            "sm_75",
+            "requires .target sm_80 or higher",
+        ),
+        ("stmatrix.sync.aligned.m8n8.x1.shared.b16 [%0], {%2};", "sm_80", "requires .target sm_90 or higher"),
+    ],
+)
+def test_what_the_assembler_refuses_is_refused_in_its_words_and_at_the_learners_line(instruction, arch, reason):
+    with pytest.raises(cp.CompileError) as caught:
+        refused(instruction, arch).compile()
+    assert reason in str(caught.value) and "(5)" in str(caught.value)
 
 
 # ---- wmma

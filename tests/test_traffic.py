@@ -227,6 +227,27 @@ def test_an_asynchronous_copy_of_16_bytes_a_lane_takes_four_wavefronts_whatever_
     assert narrow.wavefronts == observe("st.shared", "shared", 4, stride * np.arange(32)).wavefronts
 
 
+ASYNCHRONOUS = """
+extern "C" __global__ void copy(const float* in, float* out) {
+    __shared__ __align__(16) float tile[128];
+    unsigned to = (unsigned)__cvta_generic_to_shared(tile + 4 * threadIdx.x);
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(to), "l"(in + 4 * threadIdx.x) : "memory");
+    asm volatile("cp.async.wait_all;" ::: "memory");
+    for (int i = 0; i < 4; ++i) out[threadIdx.x + 32 * i] = tile[4 * threadIdx.x + i];
+}
+"""
+
+
+def test_an_asynchronous_copy_is_counted_where_it_reads_and_where_it_writes():
+    numbers = np.arange(128, dtype=np.float32)
+    out = cp.zeros(128, np.float32)
+    trace = cp.trace(cp.RawKernel(ASYNCHRONOUS, "copy"), (1,), (32,), (cp.asarray(numbers), out))
+    assert cp.asnumpy(out).reshape(4, 32).T.tolist() == numbers.reshape(32, 4).tolist()
+    read, written = (a for a in trace.accesses if a.op.startswith("cp.async"))
+    assert (read.op, read.bytes, read.requests, read.sectors, read.ideal) == ("cp.async.global", 16, 1, 16, 16)
+    assert (written.op, written.bytes, written.requests, written.wavefronts) == ("cp.async.shared", 16, 1, 4)
+
+
 def test_every_access_names_its_counters_as_nsight_compute_does():
     form = re.compile(r"(l1tex|sm|smsp)__[a-z0-9_]+\.sum")
     for op, space in [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 from math import prod
 
 from gemmlab import gpus, nvrtc
@@ -53,6 +54,9 @@ def _program(source: str, options: tuple[str, ...], arch: str, kernel: str) -> P
     module = _module(source, options, arch)
     if kernel not in module.kernels:
         raise nvrtc.KernelNotFound(kernel, module.kernels)
+    if re.search(r"\basm\b", source):
+        # NVRTC passes inline PTX on unread; ptxas alone knows what the architecture has of it
+        nvrtc.resources(source, kernel, options, arch)
     return compile_kernel(module, kernel, MEMORY)
 
 
@@ -164,6 +168,7 @@ def _problem(
     return (
         limits.shape_problem(arch, grid, block)
         or limits.bounds_problem(threads, kernel.function.max_threads)
+        or limits.local_problem(program.local_bytes)
         or limits.shared_problem(arch, static, dynamic, kernel.max_dynamic_shared_size_bytes)
         # even at 255 registers a block of 256 threads fits, so only larger ones need the compiler's count
         or (limits.register_problem(arch, threads, kernel.num_regs) if threads > 256 else None)

@@ -123,7 +123,7 @@ class Traffic(Observer):
     """Sums requests, sectors and wavefronts by source line and kind of access."""
 
     def __init__(self) -> None:
-        self._sums: dict[Site, _Sum] = defaultdict(_Sum)
+        self._sums: dict[tuple[int, str, int, str], _Sum] = defaultdict(_Sum)
         self._known: dict[tuple[object, ...], tuple[int, int, int, int]] = {}
 
     def access(self, site: Site, frame: Frame, address: np.ndarray, mask: Mask) -> None:
@@ -142,7 +142,7 @@ class Traffic(Observer):
                 self._known.clear()
             self._known[key] = found
         repeats = batch.blocks // (placed.shape[0] * placed.shape[1] * placed.shape[2])
-        total = self._sums[site]
+        total = self._sums[site.line, site.op, site.bytes, site.space]
         total.requests += found[0] * repeats
         total.lanes += found[1] * repeats
         total.units += found[2] * repeats
@@ -150,8 +150,7 @@ class Traffic(Observer):
 
     def rows(self) -> tuple[Access, ...]:
         """One Access a line and kind of access, in order of line."""
-        ordered = sorted(self._sums.items(), key=lambda item: (item[0].line, item[0].op, item[0].bytes))
-        return tuple(_access(site, total) for site, total in ordered)
+        return tuple(_access(*key, total) for key, total in sorted(self._sums.items()))
 
 
 def _count(site: Site, requests: np.ndarray) -> tuple[int, int, int, int]:
@@ -163,13 +162,13 @@ def _count(site: Site, requests: np.ndarray) -> tuple[int, int, int, int]:
     return len(requests), int(active.sum()), int(units.sum()), int(ideal.sum())
 
 
-def _access(site: Site, total: _Sum) -> Access:
-    shared = site.space == "shared"
-    asked, moved = _metrics(site.op, site.space)
+def _access(line: int, op: str, width: int, space: str, total: _Sum) -> Access:
+    shared = space == "shared"
+    asked, moved = _metrics(op, space)
     return Access(
-        line=site.line,
-        op=site.op,
-        bytes=site.bytes,
+        line=line,
+        op=op,
+        bytes=width,
         requests=total.requests,
         lanes=total.lanes,
         sectors=None if shared else total.units,
@@ -177,5 +176,5 @@ def _access(site: Site, total: _Sum) -> Access:
         ideal=total.ideal,
         metric=moved,
         request_metric=asked,
-        space=site.space,
+        space=space,
     )
