@@ -63,6 +63,7 @@ LAYERS = (
     "emulator.conflict",
     "emulator.races",
     "emulator.divergence",
+    "emulator.aliasing",
     "emulator.trace",
     "emulator.cuda",
     "emulator",

@@ -60,6 +60,11 @@ class Program:
     shared: SharedLayout
     variables: tuple[Allocation, ...]
 
+    @property
+    def local_bytes(self) -> int:
+        """Bytes of local memory of a thread."""
+        return sum(f.local_bytes for f in self.functions.values())
+
 
 def compile_kernel(module: Module, kernel: str, memory: GlobalMemory) -> Program:
     """Program of a kernel; the global and constant variables that it names are placed in `memory`.

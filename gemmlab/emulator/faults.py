@@ -18,7 +18,9 @@ KINDS = (
     "bad-argument",
     "launch",
     "timeout",
+    "aliasing",
 )
+"""Kinds of findings. All but the last are errors; 'aliasing' is legal and hardly ever meant."""
 
 Index = tuple[int, int, int]
 

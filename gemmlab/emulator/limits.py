@@ -8,6 +8,8 @@ from gemmlab.gpus import Architecture
 
 Extent = tuple[int, int, int]
 
+LOCAL_BYTES_PER_THREAD = 512 << 10
+
 
 def extent(value: object, what: str) -> Extent:
     """A grid or block as (x, y, z); TypeError or ValueError for what is none."""
@@ -61,6 +63,17 @@ def most_threads(arch: Architecture, registers: int) -> int:
     unit = arch.register_allocation_unit
     per_warp = -(-max(registers, 1) * arch.warp_size // unit) * unit
     return min(arch.registers_per_block // per_warp * arch.warp_size, arch.max_threads_per_block)
+
+
+def local_problem(local_bytes: int) -> str | None:
+    """Why a thread may not have this much local memory, or None (CUDA C++ Programming Guide, "Compute Capabilities":
+    512 KiB on every architecture)."""
+    if local_bytes <= LOCAL_BYTES_PER_THREAD:
+        return None
+    return (
+        f"{local_bytes} > {LOCAL_BYTES_PER_THREAD} bytes of local memory a thread; make the arrays of a thread smaller, or "
+        "keep them in global memory"
+    )
 
 
 def shared_problem(arch: Architecture, static: int, dynamic: int, opted_in: int) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from . import report
+from .aliasing import aliased_arrays
 from .device import RawKernel, launch
 from .divergence import Divergence
 from .faults import Hazard, KernelFault
@@ -64,4 +65,7 @@ def trace(
         launch(kernel, grid, block, args, shared_mem, hazards.report, watching)
     except KernelFault as stopped:
         hazards.report(stopped.hazard)
+    aliased = aliased_arrays(kernel.program.shared, kernel.code)
+    if aliased:
+        hazards.report(aliased)
     return Trace(traffic.rows(), hazards.rows, initialized.outputs, kernel.code)
