@@ -76,6 +76,7 @@ LAYERS = (
     "ladder",
     "launch",
     "warp",
+    "snapshots",
     "environment",
     "results",
     "climb",
@@ -85,13 +86,15 @@ LAYERS = (
     "plotting",
     "pictures",
     "widgets",
+    "stepping",
+    "tile_sliders",
     "doctor",
     "__main__",
     "__init__",
 )
 SEEN_BY_THE_EMULATOR = {"nvrtc", "gpus"}
 PACKAGES = {"__init__", "emulator"}
-DRAWING = {"plotting", "pictures", "widgets"}
+DRAWING = {"plotting", "pictures", "widgets", "stepping", "tile_sliders"}
 
 
 def module_name(path: Path) -> str:

@@ -1,0 +1,130 @@
+"""What a block's shared arrays hold each time its threads wait at a barrier, watched on the emulator."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gemmlab import emulator
+from gemmlab.emulator import device
+from gemmlab.emulator.barriers import Left, Wait
+from gemmlab.emulator.instructions import Frame
+from gemmlab.emulator.observer import Observer
+from gemmlab.gemm import Gemm
+from gemmlab.ladder import arguments
+from gemmlab.launch import Kernel
+
+Extent = tuple[int, int, int]
+FLOAT = 4  # bytes
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """One stop of a block at the barrier on source line `line`: its shared arrays then, flat, float32, by name.
+
+    A word that nobody has written is NaN.
+    """
+
+    line: int
+    arrays: Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True, eq=False)
+class Tile:
+    """What a shared array of `rows` x `columns` holds of a matrix: `matrix` is 'A' or 'B', and the arrays say of each
+    word which element it is. Where `filled` is False, the word holds the zero that stands for no element.
+    """
+
+    matrix: str
+    row: np.ndarray
+    column: np.ndarray
+    filled: np.ndarray
+
+    @property
+    def valid(self) -> tuple[int, int]:
+        """How many rows and how many columns of the tile hold an element somewhere."""
+        return int(self.filled.any(axis=1).sum()), int(self.filled.any(axis=0).sum())
+
+    @property
+    def corner(self) -> tuple[int, int]:
+        """(row, column) of the matrix's first element in the tile."""
+        return int(self.row[self.filled].min()), int(self.column[self.filled].min())
+
+
+def at_barriers(
+    kernel: Kernel, problem: Gemm, matrices: Sequence[np.ndarray], block: Extent = (0, 0, 0)
+) -> tuple[Snapshot, ...]:
+    """Return a snapshot for every stop of one block, (x, y, z), at a barrier, in order.
+
+    Raises ValueError for a block that the launch does not have, and what a launch raises.
+    """
+    grid, threads, shared_mem = kernel.geometry(problem)
+    if any(not 0 <= index < extent for index, extent in zip(block, grid, strict=True)):
+        raise ValueError(f"there is no block {block} in a launch of {grid} blocks")
+    watcher = _Watcher(block)
+    launch = emulator.RawKernel(kernel.source, kernel.entry, options=kernel.options)
+    given = arguments(problem, *map(emulator.asarray, matrices))
+    device.launch(launch, grid, threads, given, shared_mem, _stop, (watcher,))
+    return tuple(watcher.snapshots)
+
+
+def tiles(
+    kernel: Kernel, problem: Gemm, shapes: Mapping[str, tuple[int, int]], block: Extent = (0, 0, 0)
+) -> tuple[dict[str, Tile], ...]:
+    """Return, for every stop of a block at a barrier, which elements of A and B its shared arrays hold.
+
+    `shapes` gives rows and columns of each array, such as {'As': (16, 16), 'Bs': (16, 16)}. The kernel runs on matrices
+    whose elements are all different, so that what a word holds says where it comes from. Raises ValueError for an array
+    that the kernel does not have, for one that holds what is no element, and where A and B are too large to number.
+    """
+    elements = problem.M * problem.K + problem.K * problem.N
+    if elements >= 2**24:
+        raise ValueError(f"A and B have {elements} elements, but float32 numbers fewer than {2**24} apart")
+    numbered = np.arange(1, elements + 1, dtype=np.float32)
+    A = numbered[: problem.M * problem.K].reshape(problem.shapes["A"])
+    B = numbered[problem.M * problem.K :].reshape(problem.shapes["B"])
+    stops = at_barriers(kernel, problem, (A, B, np.zeros(problem.shapes["C"], np.float32)), block)
+    return tuple({name: _tile(stop, name, shape, problem) for name, shape in shapes.items()} for stop in stops)
+
+
+def _tile(stop: Snapshot, name: str, shape: tuple[int, int], problem: Gemm) -> Tile:
+    if name not in stop.arrays:
+        raise ValueError(f"the kernel has no shared array {name}; it has {', '.join(stop.arrays) or 'none'}")
+    words = stop.arrays[name].reshape(shape)
+    if np.isnan(words).any():
+        raise ValueError(
+            f"at the barrier on line {stop.line}, {int(np.isnan(words).sum())} words of {name} are not written"
+        )
+    number = words.astype(np.int64) - 1
+    in_A = problem.M * problem.K
+    filled = number >= 0
+    matrix = "B" if filled.any() and number[filled][0] >= in_A else "A"
+    row, column = np.divmod(number - (in_A if matrix == "B" else 0), problem.shapes[matrix][1])
+    return Tile(matrix, row, column, filled)
+
+
+def _stop(hazard: emulator.Hazard) -> None:
+    raise emulator.KernelFault(hazard)
+
+
+class _Watcher(Observer):
+    """Copies one block's shared arrays whenever its threads wait at a barrier."""
+
+    def __init__(self, block: Extent) -> None:
+        self._block = block
+        self.snapshots: list[Snapshot] = []
+
+    def stopped(self, frame: Frame, waits: list[Wait], left: list[Left]) -> None:
+        """Keep a snapshot if the block is in this batch and waits."""
+        batch = frame.batch
+        z, y, x = (i - start for i, start in zip(self._block[::-1], batch.origin, strict=True))
+        if any(not 0 <= i < extent for i, extent in zip((z, y, x), batch.extent, strict=True)):
+            return
+        here = [wait for wait in waits if np.broadcast_to(wait.mask, batch.shape)[z, y, x].any()]
+        if here:
+            words = frame.shared.view(FLOAT)[z, y, x].view(np.float32)
+            arrays = {
+                region.name: words[region.start // FLOAT : region.end // FLOAT].copy()
+                for region in frame.shared.regions
+            }
+            self.snapshots.append(Snapshot(here[0].line, arrays))

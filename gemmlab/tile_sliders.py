@@ -1,0 +1,104 @@
+"""Sliders of a rung's tile: each move compiles, checks and counts again, or says which rule the setting breaks."""
+
+from collections.abc import Mapping, Sequence
+
+import ipywidgets
+
+from gemmlab import backend, launch, nvrtc, roofline
+from gemmlab.emulator.trace import Trace
+from gemmlab.gemm import Gemm
+from gemmlab.ladder import Rung, Tile
+from gemmlab.launch import Kernel
+from gemmlab.resources import Occupancy, occupancy
+
+CHECKED = (Gemm(33, 34, 35), Gemm(1, 40, 9), Gemm(40, 1, 9), Gemm(17, 19, 23, alpha=-0.5, beta=2.0))
+FAMILIES = ("distinct", "uniform")
+TRACED = Gemm(128, 128, 128)
+
+
+def sliders(
+    rung: Rung, choices: Mapping[str, Sequence[int]], source: str | None = None, problem: Gemm = TRACED
+) -> ipywidgets.Widget:
+    """Return a slider for each tile parameter that `choices` names, above what `show` prints. They start at the rung's
+    defaults, which must be among the choices; `source` may be an edited one.
+    """
+    controls = {
+        name: ipywidgets.SelectionSlider(
+            options=values, value=rung.tile[name], description=name, continuous_update=False
+        )
+        for name, values in choices.items()
+    }
+    shown = ipywidgets.interactive_output(lambda **tile: show(rung, tile, source, problem), controls)
+    return ipywidgets.VBox([*controls.values(), shown])
+
+
+def show(rung: Rung, tile: Tile, source: str | None = None, problem: Gemm = TRACED) -> None:
+    """Print the report of a tile, or why it is not run."""
+    refusal = refused(rung, tile, source)
+    print(f"not run: {refusal}" if refusal else report(rung, tile, source, problem))
+
+
+def refused(rung: Rung, tile: Tile, source: str | None = None) -> str | None:
+    """Return the rule that a tile breaks, with both numbers, or None for one that runs.
+
+    The rules are the rung's own, the compiler's (too much static shared memory), and those of occupancy.
+    """
+    try:
+        held = _occupancy(launch.of(rung, tile, source))
+    except (ValueError, nvrtc.CompileError) as error:
+        return str(error)
+    return None if held.blocks else held.sentence
+
+
+def report(rung: Rung, tile: Tile, source: str | None = None, problem: Gemm = TRACED) -> str:
+    """Return what a tile costs: the checks it passed, registers, shared memory, occupancy, and its traffic, counted on
+    `problem`, whose M, N and K must be multiples of the tile so that every multiply-add is one of the product.
+
+    Raises what a check or a compilation raises, and ValueError for a tile that `refused` refuses.
+    """
+    kernel = launch.of(rung, tile, source)
+    launch.require(launch.check(kernel, CHECKED, FAMILIES))
+    used = nvrtc.resources(kernel.source, kernel.entry, kernel.options, backend.architecture())
+    traced = launch.trace(kernel, problem)
+    grid, block, _ = kernel.geometry(problem)
+    x, y, _ = block
+    return "\n".join(
+        (
+            f"{', '.join(f'{name} = {value}' for name, value in rung.full_tile(tile).items())}: "
+            f"blocks of {x} x {y} = {x * y} threads, {grid[0] * grid[1]} of them for C of {problem.M} x {problem.N}",
+            f"correct: {', '.join(f'{p.M} x {p.N} x {p.K}' for p in CHECKED)}, within the error bound",
+            f"{used.registers} registers a thread, {used.spill_store_bytes + used.spill_load_bytes} bytes spilled, "
+            f"{used.shared_bytes:,} bytes of shared memory a block",
+            _occupancy(kernel).sentence,
+            traffic(traced, problem),
+            *(f"{hazard.kind}: {hazard.message}" for hazard in traced.hazards),
+        )
+    )
+
+
+def traffic(traced: Trace, problem: Gemm) -> str:
+    """Return the traffic of a launch as text: a line for each kind of access, then FLOPs a byte and loads an FMA."""
+    rows = [f"{'access':<12}{'bytes a lane':>12}{'requests':>12}{'sectors':>12}{'wavefronts':>12}{'fewest':>12}"]
+    kinds = dict.fromkeys((access.op, access.bytes) for access in traced.accesses)
+    for op, width in sorted(kinds):
+        alike = [access for access in traced.accesses if (access.op, access.bytes) == (op, width)]
+        requests, units, ideal = (sum(getattr(each, n) for each in alike) for n in ("requests", "units", "ideal"))
+        counts = ("", f"{units:,}") if alike[0].sectors is None else (f"{units:,}", "")
+        rows.append(f"{op:<12}{width:>12}{requests:>12,}{counts[0]:>12}{counts[1]:>12}{ideal:>12,}")
+    moved = sum(access.useful_bytes for access in traced.accesses if access.space == "global")
+    loads = sum(access.lanes for access in traced.accesses if access.op == "ld.shared")
+    an_fma = loads / (problem.M * problem.N * problem.K)
+    return "\n".join(
+        (
+            f"counted at {problem.M} x {problem.N} x {problem.K}, in PTX:",
+            *rows,
+            f"{roofline.intensity(problem.flops, moved):.3g} FLOP a byte requested, {an_fma:.4g} shared loads an FMA",
+        )
+    )
+
+
+def _occupancy(kernel: Kernel) -> Occupancy:
+    arch = backend.architecture()
+    _, (x, y, z), shared_mem = kernel.geometry(Gemm(1, 1, 1))
+    used = nvrtc.resources(kernel.source, kernel.entry, kernel.options, arch)
+    return occupancy(arch, x * y * z, used.registers, used.shared_bytes + shared_mem)
