@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 
 from .memory import Allocation, GlobalMemory
@@ -37,7 +39,7 @@ class ndarray:
 
     @property
     def size(self) -> int:
-        return int(np.prod(self.shape, dtype=np.int64))
+        return prod(self.shape)
 
     @property
     def ndim(self) -> int:
@@ -119,8 +121,8 @@ def empty(shape: int | tuple[int, ...], dtype: object = float) -> ndarray:
     shape = (shape,) if isinstance(shape, int | np.integer) else tuple(int(n) for n in shape)
     if any(n < 0 for n in shape):
         raise ValueError(f"negative dimensions are not allowed: {shape}")
-    strides = tuple(int(np.prod(shape[i + 1 :], dtype=np.int64)) * dtype.itemsize for i in range(len(shape)))
-    nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    strides = tuple(prod(shape[i + 1 :]) * dtype.itemsize for i in range(len(shape)))
+    nbytes = prod(shape) * dtype.itemsize
     allocation = MEMORY.allocate(nbytes, "an array")
     allocation.initialized = np.zeros(nbytes, bool)
     return ndarray(allocation, shape, dtype, strides)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from .faults import Hazard
 from .instructions import DTYPES, Code, Read, UnsupportedInstruction, destination, merge, read
 from .lanes import WARP, Batch, Mask
 from .ptx import Instruction, Operand, Register, Symbol
@@ -166,3 +167,20 @@ def complete(batch: Batch, mask: Mask, members: np.ndarray, living: Mask) -> boo
     used = np.logical_or.reduceat(here, starts, axis=1)
     missing = np.logical_or.reduceat(wanted & ~here, starts, axis=1)
     return not (used & missing).any()
+
+
+def deadlock(batch: Batch, wait: Wait) -> Hazard:
+    """Finding of a barrier that nobody else will come to."""
+    rows = batch.flat(wait.mask)
+    row, thread = (int(i[0]) for i in np.nonzero(rows))
+    came, wanted = int(rows[row].sum()), wait.count or "all"
+    block = batch.block_index(row)
+    return Hazard(
+        "divergent-barrier",
+        wait.line,
+        f"block {block} waits for ever: {came} threads arrived at barrier {wait.number}, which wants {wanted}",
+        block,
+        (batch.thread_index(thread),),
+        came,
+        cure="let every thread that the barrier counts reach it",
+    )

@@ -88,7 +88,7 @@ def access_hazard(op: str, line: int, batch: Batch, found: Fault) -> Hazard:
     row, thread = (int(i[0]) for i in np.nonzero(found.lanes))
     block, first = batch.block_index(row), batch.thread_index(thread)
     place = found.place
-    does = f"thread {first} of block {block} {verb(op)}s {found.bytes} bytes"
+    does = f"thread {first} of block {block} {verb(op)}s {found.bytes} byte{'s' if found.bytes > 1 else ''}"
     if found.kind == "misaligned":
         what = f"{does} at {place}, which is {place.address % found.bytes} past a multiple of {found.bytes}"
         cure = "keep the address a multiple of the width, or use narrower accesses"

@@ -55,6 +55,9 @@ class Initialized(Observer):
         self._shared_full = not frame.shared.regions
         self._local = ThreadMemory(batch, frame.local.nbytes, fill=0)
 
+    def finish(self, frame: Frame) -> None:
+        del self._shared, self._local
+
     def access(self, site: Site, frame: Frame, address: np.ndarray, mask: Mask) -> None:
         does = verb(site.op)
         if site.space == "shared" and self._shared_full:

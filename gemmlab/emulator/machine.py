@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from .barriers import Left, Wait, WarpWait, arrive, complete, meet, reduced, write_reduction
+from .barriers import Left, Wait, WarpWait, arrive, complete, deadlock, meet, reduced, write_reduction
 from .code import CompiledFunction, Exit, Program
 from .faults import Hazard, KernelFault, access_hazard
 from .instructions import SPECIAL_REGISTERS, Frame, Site
 from .lanes import Batch, Mask, batches, both, uniform
+from .layout import Region
 from .memory import Fault, GlobalMemory
 from .observer import Observer
 from .onchip import BlockMemory, ThreadMemory
@@ -29,11 +30,14 @@ float64 temporary passes half a megabyte, and each operation was seen to take se
 ON_CHIP_BYTES = 1 << 28
 """Shared and local memory of the blocks that run together; more of it, and fewer blocks do."""
 
+WATCHED_BYTES = ON_CHIP_BYTES // 8
+"""The same when observers watch, who may keep several times as much to know each byte."""
+
 PATIENCE = 20_000
 """Blocks run in a row by one rule before lanes that wait get a turn: a spinning lane must not starve the one that
 would release it."""
 
-TICKS_PER_LOOK = 64
+STEPS_PER_LOOK = 1000
 
 
 @dataclass
@@ -88,18 +92,27 @@ class Machine:
         regions = self.program.shared.regions(dynamic_shared)
         threads = block[0] * block[1] * block[2]
         per_block = (regions[-1].end if regions else 0) + threads * function.local_bytes
-        lanes = min(self.lanes, max(1, ON_CHIP_BYTES // max(per_block, 1)) * threads)
+        room = WATCHED_BYTES if self.observers else ON_CHIP_BYTES
+        lanes = min(self.lanes, max(1, room // max(per_block, 1)) * threads)
         with np.errstate(all="ignore"):
             for batch in batches(grid[::-1], block[::-1], lanes):
                 self.look_at_the_clock(function.blocks[0].exit.line)
-                shared = BlockMemory(batch, regions)
-                local = ThreadMemory(batch, function.local_bytes)
-                frame = self.frame(function, batch, shared, local, parameters)
-                for observer in self.observers:
-                    observer.start(frame)
-                self.execute(function, frame, None)
-                for observer in self.observers:
-                    observer.finish(frame)
+                self._run_batch(function, batch, regions, parameters)
+
+    def _run_batch(
+        self,
+        function: CompiledFunction,
+        batch: Batch,
+        regions: tuple[Region, ...],
+        parameters: dict[str, np.ndarray],
+    ) -> None:
+        shared, local = BlockMemory(batch, regions), ThreadMemory(batch, function.local_bytes)
+        frame = self.frame(function, batch, shared, local, parameters)
+        for observer in self.observers:
+            observer.start(frame)
+        self.execute(function, frame, None)
+        for observer in self.observers:
+            observer.finish(frame)
 
     def frame(
         self,
@@ -119,7 +132,7 @@ class Machine:
         blocks = function.blocks
         standing = _Standing({0: mask}, mask)
         pending = standing.pending
-        ticks = 0
+        ticks = steps = 0
         while True:
             if not pending:
                 if standing.warp_waits:
@@ -129,11 +142,13 @@ class Machine:
                 else:
                     return
             ticks += 1
-            if ticks % TICKS_PER_LOOK == 0:
-                self.look_at_the_clock(blocks[min(pending)].exit.line)
             number = min(pending) if ticks // PATIENCE % 2 == 0 else max(pending)
             mask = pending.pop(number)
             block = blocks[number]
+            steps += 1 + len(block.steps)
+            if steps > STEPS_PER_LOOK:
+                steps = 0
+                self.look_at_the_clock(block.exit.line)
             for step in block.steps:
                 step(frame, mask)
             self._leave(block.exit, function, frame, mask, standing)
@@ -236,7 +251,7 @@ class Machine:
             observer.stopped(frame, standing.waits, standing.left)
         meetings = meet(batch, standing.waits, standing.arrivals)
         if not meetings:
-            self._deadlock(batch, standing.waits)
+            raise KernelFault(deadlock(batch, standing.waits[0]))
         for number, meeting in meetings:
             for observer in frame.observers:
                 observer.met(frame, meeting)
@@ -252,24 +267,6 @@ class Machine:
                     standing.go(wait.resume, lanes)
             standing.waits = _without(standing.waits, number, went)
             standing.arrivals = _without(standing.arrivals, number, meeting.arrived.reshape(batch.shape))
-
-    def _deadlock(self, batch: Batch, waits: list[Wait]) -> None:
-        wait = waits[0]
-        rows = batch.flat(wait.mask)
-        row, thread = (int(i[0]) for i in np.nonzero(rows))
-        wanted = f"{wait.count}" if wait.count else "all"
-        raise KernelFault(
-            Hazard(
-                "divergent-barrier",
-                wait.line,
-                f"block {batch.block_index(row)} waits for ever: {int(rows[row].sum())} threads arrived at barrier "
-                f"{wait.number}, which wants {wanted}",
-                batch.block_index(row),
-                (batch.thread_index(thread),),
-                int(rows[row].sum()),
-                cure="let every thread that the barrier counts reach it",
-            )
-        )
 
     def fault(self, site: Site, batch: Batch, found: Fault) -> None:
         """Turn what a checked access found into a hazard."""

@@ -56,6 +56,9 @@ class Races(Observer):
         self._first_lane, self._next_lane = self._next_lane, self._next_lane + batch.blocks * batch.threads
         self._batches.append((self._first_lane, batch))
 
+    def finish(self, frame: Frame) -> None:
+        del self._shared
+
     def met(self, frame: Frame, meeting: Meeting | None) -> None:
         self._ordering.met(meeting)
         notes = self._shared.notes
