@@ -18,6 +18,7 @@ class Architecture:
     shared_bytes_per_multiprocessor: int
     shared_bytes_per_block_optin: int
     shared_allocation_unit: int
+    fp32_lanes: int  # FMAs that a multiprocessor starts in a cycle
     reserved_shared_bytes: int  # taken by the system from each block's share, on top of what the kernel declares
     shared_bytes_per_block: int = 48 * KIB  # without the opt-in
     max_threads_per_block: int = 1024
@@ -27,9 +28,13 @@ class Architecture:
     registers_per_block: int = 65536
     max_registers_per_thread: int = 255
     register_allocation_unit: int = 256  # registers are handed to a warp in multiples of this
+    shared_bytes_per_cycle: int = 128  # of a multiprocessor: 32 banks of 4 bytes
     subpartitions: int = 4  # a multiprocessor's warps are dealt over this many equal register files
     warp_size: int = 32
-    source: str = "CUDA Programming Guide 13, Compute Capabilities; allocation units: cuda_occupancy.h of CUDA 13.0"
+    source: str = (
+        "CUDA Programming Guide 13, Compute Capabilities, and throughput of arithmetic instructions and shared memory; "
+        "allocation units: cuda_occupancy.h of CUDA 13.0"
+    )
 
 
 @dataclass(frozen=True)
@@ -58,7 +63,7 @@ class GPU:
 
 
 def _limits(
-    name: str, threads: int, blocks: int, shared_kib: int, reserved: int = KIB, unit: int = 128
+    name: str, threads: int, blocks: int, shared_kib: int, reserved: int = KIB, unit: int = 128, lanes: int = 128
 ) -> Architecture:
     return Architecture(
         name=name,
@@ -67,6 +72,7 @@ def _limits(
         shared_bytes_per_multiprocessor=shared_kib * KIB,
         shared_bytes_per_block_optin=shared_kib * KIB - reserved,
         shared_allocation_unit=unit,
+        fp32_lanes=lanes,
         reserved_shared_bytes=reserved,
     )
 
@@ -74,8 +80,8 @@ def _limits(
 ARCHITECTURES: Mapping[str, Architecture] = MappingProxyType({
     limits.name: limits
     for limits in (
-        _limits("sm_75", 1024, 16, 64, reserved=0, unit=256),
-        _limits("sm_80", 2048, 32, 164),
+        _limits("sm_75", 1024, 16, 64, reserved=0, unit=256, lanes=64),
+        _limits("sm_80", 2048, 32, 164, lanes=64),
         _limits("sm_86", 1536, 16, 100),
         _limits("sm_87", 1536, 16, 164),
         _limits("sm_89", 1536, 24, 100),

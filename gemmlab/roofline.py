@@ -66,9 +66,7 @@ def requests(problem: Gemm, BM: int = 1, BN: int = 1) -> Requests:
 
     Raises ValueError for a tile that is not positive.
     """
-    for name, value in (("BM", BM), ("BN", BN)):
-        if value < 1:
-            raise ValueError(f"{name} is {value}, but must be at least 1")
+    _require_positive(BM=BM, BN=BN)
     M, N, K = problem.M, problem.N, problem.K
     passes_over_C = 1 if problem.beta == 0.0 else 2
     return Requests(A=M * K * -(-N // BN), B=K * N * -(-M // BM), C=M * N * passes_over_C)
@@ -77,6 +75,16 @@ def requests(problem: Gemm, BM: int = 1, BN: int = 1) -> Requests:
 def shared_bytes(BM: int, BN: int, BK: int) -> int:
     """Return the bytes of shared memory that a BM x BK tile of A and a BK x BN tile of B take: 8*T^2 when all are T."""
     return FLOAT_BYTES * (BM * BK + BK * BN)
+
+
+def shared_loads_per_fma(TM: int = 1, TN: int = 1) -> float:
+    """Return how many values a thread reads from shared memory for each of its FMAs, (TM + TN) / (TM * TN).
+
+    The thread owns TM x TN outputs. In a step of k it reads TM values of A and TN of B, and multiplies each by each. The
+    plain tile, TM = TN = 1, reads 2. Raises ValueError for a tile that is not positive.
+    """
+    _require_positive(TM=TM, TN=TN)
+    return (TM + TN) / (TM * TN)
 
 
 def moved_bytes(sectors: int) -> int:
@@ -124,3 +132,9 @@ def bounds(flops: float, peak: float, bytes_: Mapping[str, float], bandwidths: M
 def throughput(flops: float, milliseconds: float) -> float:
     """Return the speed in FLOP/s of work done in some milliseconds."""
     return flops / (milliseconds * 1e-3)
+
+
+def _require_positive(**sizes: int) -> None:
+    for name, value in sizes.items():
+        if value < 1:
+            raise ValueError(f"{name} is {value}, but must be at least 1")

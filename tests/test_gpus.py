@@ -41,6 +41,7 @@ def test_limits_that_all_architectures_share(limits):
     assert limits.max_registers_per_thread == 255
     assert limits.shared_bytes_per_block == 49152
     assert limits.warp_size == 32
+    assert limits.shared_bytes_per_cycle == 32 * 4  # banks, bytes of each
     assert limits.source
 
 
@@ -82,6 +83,7 @@ def test_an_unknown_architecture_is_refused_with_the_known_ones():
 )
 def test_published_fp32_is_multiprocessors_times_lanes_times_two_times_clock(name, lanes, boost_ghz):
     card = gpus.gpu(name)
+    assert gpus.architecture(card.architecture).fp32_lanes == lanes
     assert card.peak_fp32 == pytest.approx(card.multiprocessors * lanes * 2 * boost_ghz * 1e9, rel=0.01)
 
 

@@ -80,6 +80,18 @@ def test_shared_tiles_of_32_take_8_T_squared_bytes():
     assert roofline.shared_bytes(32, 32, 32) == 8 * 32**2
 
 
+@pytest.mark.parametrize(
+    ("TM", "TN", "loads"), [(1, 1, 2), (4, 1, 5 / 4), (8, 1, 9 / 8), (2, 2, 4 / 4), (8, 8, 16 / 64), (4, 16, 20 / 64)]
+)
+def test_TM_plus_TN_shared_loads_feed_TM_times_TN_multiply_adds(TM, TN, loads):
+    assert roofline.shared_loads_per_fma(TM, TN) == roofline.shared_loads_per_fma(TN, TM) == loads
+
+
+def test_a_thread_without_outputs_is_refused():
+    with pytest.raises(ValueError, match="TN is 0, but must be at least 1"):
+        roofline.shared_loads_per_fma(8, 0)
+
+
 def test_sectors_carry_32_bytes_each():
     # A naive step of k moves 32 sectors of A and one of B, a coalesced one 1 and 4.
     assert roofline.moved_bytes(32 + 1) == 1056
