@@ -80,8 +80,8 @@ def shared_bytes(BM: int, BN: int, BK: int) -> int:
 def shared_loads_per_fma(TM: int = 1, TN: int = 1) -> float:
     """Return how many values a thread reads from shared memory for each of its FMAs, (TM + TN) / (TM * TN).
 
-    The thread owns TM x TN outputs. In a step of k it reads TM values of A and TN of B, and multiplies each by each. The
-    plain tile, TM = TN = 1, reads 2. Raises ValueError for a tile that is not positive.
+    The thread owns TM x TN outputs. In a step of k it reads TM values of A and TN of B, and multiplies each by each.
+    The plain tile, TM = TN = 1, reads 2. Raises ValueError for a tile that is not positive.
     """
     _require_positive(TM=TM, TN=TN)
     return (TM + TN) / (TM * TN)
