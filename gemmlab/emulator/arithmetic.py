@@ -1,154 +1,239 @@
-"""Arithmetic, integer and floating: add, sub, mul, mad, fma, div, rem, min, max, abs, neg, sqrt, rcp.
+"""Arithmetic by opcode: add, sub, mul, mad, fma, div, rem, min, max, abs, neg, sqrt, rcp, copysign.
 
-PTX ISA, "Integer Arithmetic Instructions" and "Floating-Point Instructions". Integers wrap; .hi and .wide keep the
-upper half and the whole product; division truncates toward zero. A division by zero gives all ones, as the hardware
-does (the ISA leaves it open).
+The type decides who computes: `integers`, `floats` for f32 and f64, `half` for f16, bf16 and packed types. Here the
+modifiers are applied: .ftz flushes subnormal operands and results, .sat clamps to [0, 1], .relu to 0 and above.
+
+PTX ISA, "Integer Arithmetic Instructions", "Floating-Point Instructions", "Half Precision Floating-Point Instructions"
+and "Mixed Precision Floating-Point Instructions".
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
 
 import numpy as np
 
-from .floats import canonical, float_step, fma32
-from .instructions import Code, Step, UnsupportedInstruction, dtype_of, elementwise, opcode
+from . import approximations, integers
+from .datatypes import dtype_of, types_of
+from .floats import arithmetic32, arithmetic64, canonical, flush, relu, saturate, unrounded
+from .formats import BF16, F16, F32, F64, FORMATS, Format
+from .half import PACKED, arithmetic16, packed, through_float64
+from .instructions import Code, Step, UnsupportedInstruction, elementwise, opcode
 from .ptx import Instruction
 
-_WIDER = {2: {"u": np.uint32, "i": np.int32}, 4: {"u": np.uint64, "i": np.int64}}
+Function = Callable[..., np.ndarray]
 
 
-def _is_float(instruction: Instruction) -> bool:
-    return instruction.parts[-1] in ("f32", "f64", "f16")
+def is_float(instruction: Instruction) -> bool:
+    """Whether the instruction computes in a floating-point type, packed or not."""
+    last = types_of(instruction)[-1]
+    return PACKED.get(last, (last,))[0] in FORMATS
+
+
+def rounding_of(instruction: Instruction) -> str:
+    """The direction of rounding that the opcode names, .rn unless it names one."""
+    return next((p for p in instruction.parts if p in ("rn", "rz", "rm", "rp", "rna")), "rn")
+
+
+def _arithmetic(form: Format, name: str, rounding: str) -> Function:
+    if form is F32:
+        return arithmetic32(name, rounding)
+    if form is F64:
+        return arithmetic64(name, rounding)
+    return arithmetic16(form, name, rounding)
+
+
+def _modified(function: Function, form: Format, instruction: Instruction) -> Function:
+    """The function with .ftz, .sat and .relu applied to its operands and its result."""
+    parts = instruction.parts
+    if "ftz" in parts:
+        function = _flushed(function, form, instruction)
+    after = [f for p, f in (("sat", saturate), ("relu", relu)) if p in parts]
+    if form is BF16:
+        after = [through_float64(form, f) for f in after]
+    return reduce(lambda inner, change: lambda *values: change(inner(*values)), after, function)
+
+
+def _flushed(function: Function, form: Format, instruction: Instruction) -> Function:
+    """The function with subnormal operands and results flushed. What counts is the result before it is rounded: on an
+    H200, (1 - 2^-24) * 2^-126, which rounds to the least normal number, is flushed as well.
+    """
+    tiny = np.finfo(form.storage).tiny
+    name, rounding = instruction.parts[0], rounding_of(instruction)
+    exact = name in ("mul", "fma", "div") and not {"approx", "full"} & set(instruction.parts)
+
+    def flushing(*values: np.ndarray) -> np.ndarray:
+        values = tuple(map(flush, values))
+        result = flush(function(*values))
+        edge = np.abs(result) == tiny
+        if exact and edge.any():
+            below = np.abs(unrounded(name, rounding, *map(form.widen, values))) < tiny
+            result = np.where(edge & below, np.copysign(form.storage.type(0), result), result)
+        return result
+
+    return flushing
+
+
+def float_step(instruction: Instruction, code: Code, function_of: Callable[[Format], Function], arity: int) -> Step:
+    """Step of a float operation: `function_of` gives the operation in a format, and modifiers and packing are added."""
+    *wider, source = types_of(instruction)
+    if source in PACKED:
+        name, element = PACKED[source]
+        function = packed(_modified(function_of(FORMATS[name]), FORMATS[name], instruction), element)
+        return elementwise(function, instruction, code, *[dtype_of(instruction, source)] * arity)
+    if wider and wider[-1] == "f32" and source in ("f16", "bf16"):
+        return _mixed_step(instruction, code, function_of, FORMATS[source], arity)
+    form = FORMATS[source]
+    return elementwise(_modified(function_of(form), form, instruction), instruction, code, *[form.storage] * arity)
+
+
+def _mixed_step(
+    instruction: Instruction, code: Code, function_of: Callable[[Format], Function], narrow: Format, arity: int
+) -> Step:
+    """An f32 operation whose operands but the last are halves (add.f32.f16 d, a, c and fma.f32.f16 d, a, b, c)."""
+    inner = _modified(function_of(F32), F32, instruction)
+
+    def function(*values: np.ndarray) -> np.ndarray:
+        return inner(*(narrow.widen(v).astype(np.float32) for v in values[:-1]), values[-1])
+
+    return elementwise(function, instruction, code, *[narrow.storage] * (arity - 1), F32.storage)
 
 
 @opcode("add", "sub")
 def add(instruction: Instruction, code: Code) -> Step:
-    function = np.add if instruction.parts[0] == "add" else np.subtract
-    if _is_float(instruction):
-        return float_step(instruction, code, lambda a, b: canonical(function(a, b)), 2)
+    """PTX ISA, "add", "sub", "add.cc" and "sub.cc"."""
+    name = instruction.parts[0]
+    if is_float(instruction):
+        rounding = rounding_of(instruction)
+        return float_step(instruction, code, lambda form: _arithmetic(form, name, rounding), 2)
     if "cc" in instruction.parts:
-        raise UnsupportedInstruction(instruction, "carry chains are not emulated")
-    dtype = dtype_of(instruction, instruction.parts[-1])
-    if "sat" in instruction.parts:
-        limits = np.iinfo(np.int32)
-        return elementwise(
-            lambda a, b: np.clip(function(a.astype(np.int64), b), limits.min, limits.max).astype(np.int32),
-            instruction,
-            code,
-            dtype,
-            dtype,
-        )
+        return integers.carry_step(instruction, code)
+    function = np.add if name == "add" else np.subtract
+    return _integer_step(instruction, code, integers.saturated(function) if "sat" in instruction.parts else function)
+
+
+def _integer_step(instruction: Instruction, code: Code, function: Function) -> Step:
+    """Step of an integer operation on two operands, packed or not."""
+    name = types_of(instruction)[-1]
+    dtype = dtype_of(instruction, name)
+    if name in PACKED:
+        function = packed(function, PACKED[name][1])
     return elementwise(function, instruction, code, dtype, dtype)
-
-
-def high_half(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Upper half of the product of two integers of one type."""
-    dtype = a.dtype
-    bits = 8 * dtype.itemsize
-    if dtype.itemsize < 8:
-        wide = np.dtype(_WIDER[dtype.itemsize][dtype.kind])
-        return (a.astype(wide) * b.astype(wide) >> wide.type(bits)).astype(dtype)
-    low = np.uint64(0xFFFFFFFF)
-    half = np.uint64(32)
-    x, y = a.view(np.uint64), b.view(np.uint64)
-    x0, x1, y0, y1 = x & low, x >> half, y & low, y >> half
-    middle = x1 * y0 + (x0 * y0 >> half)
-    high = x1 * y1 + (middle >> half) + ((middle & low) + x0 * y1 >> half)
-    if dtype.kind == "i":
-        zero = np.uint64(0)
-        high = high - np.where(a < 0, y, zero) - np.where(b < 0, x, zero)
-    return high.view(dtype)
-
-
-def _wide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    wide = _WIDER[a.dtype.itemsize][a.dtype.kind]
-    return a.astype(wide) * b.astype(wide)
 
 
 @opcode("mul")
 def mul(instruction: Instruction, code: Code) -> Step:
-    if _is_float(instruction):
-        return float_step(instruction, code, lambda a, b: canonical(np.multiply(a, b)), 2)
-    dtype = dtype_of(instruction, instruction.parts[-1])
-    function = {"lo": np.multiply, "hi": high_half, "wide": _wide}[instruction.parts[1]]
-    return elementwise(function, instruction, code, dtype, dtype)
+    """PTX ISA, "mul"."""
+    if is_float(instruction):
+        rounding = rounding_of(instruction)
+        return float_step(instruction, code, lambda form: _arithmetic(form, "mul", rounding), 2)
+    return _integer_step(instruction, code, integers.PRODUCTS[instruction.parts[1]])
 
 
 @opcode("mad")
 def mad(instruction: Instruction, code: Code) -> Step:
-    if _is_float(instruction):
+    """PTX ISA, "mad" and "mad.cc"."""
+    if is_float(instruction):
         return fma(instruction, code)
-    if "cc" in instruction.parts or "sat" in instruction.parts:
-        raise UnsupportedInstruction(instruction, "carry chains and saturation of mad are not emulated")
-    dtype = dtype_of(instruction, instruction.parts[-1])
-    product = {"lo": np.multiply, "hi": high_half, "wide": _wide}[instruction.parts[1]]
-    wide = instruction.parts[1] == "wide"
-    addend = np.dtype(_WIDER[dtype.itemsize][dtype.kind]) if wide else dtype
-    return elementwise(lambda a, b, c: product(a, b) + c, instruction, code, dtype, dtype, addend)
+    step = integers.carry_step if "cc" in instruction.parts else integers.mad
+    return step(instruction, code)
 
 
 @opcode("fma")
 def fma(instruction: Instruction, code: Code) -> Step:
-    if instruction.parts[-1] != "f32":
-        raise UnsupportedInstruction(instruction, "only fma in f32 is emulated")
-    return float_step(instruction, code, fma32, 3)
-
-
-def _quotient(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    divisor = np.where(b == 0, b.dtype.type(1), b)
-    quotient = a // divisor
-    if a.dtype.kind == "i":
-        quotient = quotient + ((a % divisor != 0) & ((a < 0) != (divisor < 0))).astype(a.dtype)
-    return np.where(b == 0, np.array(-1).astype(a.dtype), quotient)
+    """PTX ISA, "fma"."""
+    rounding = rounding_of(instruction)
+    return float_step(instruction, code, lambda form: _arithmetic(form, "fma", rounding), 3)
 
 
 @opcode("div")
 def div(instruction: Instruction, code: Code) -> Step:
-    if _is_float(instruction):
-        return float_step(instruction, code, lambda a, b: canonical(np.divide(a, b)), 2)
-    dtype = dtype_of(instruction, instruction.parts[-1])
-    return elementwise(_quotient, instruction, code, dtype, dtype)
+    """PTX ISA, "div"."""
+    if not is_float(instruction):
+        return _integer_step(instruction, code, integers.quotient)
+    if {"approx", "full"} & set(instruction.parts):
+        return float_step(instruction, code, lambda form: approximations.quotient(instruction), 2)
+    rounding = rounding_of(instruction)
+    return float_step(instruction, code, lambda form: _arithmetic(form, "div", rounding), 2)
 
 
 @opcode("rem")
 def rem(instruction: Instruction, code: Code) -> Step:
-    dtype = dtype_of(instruction, instruction.parts[-1])
-    return elementwise(
-        lambda a, b: np.where(b == 0, a, a - _quotient(a, b) * b), instruction, code, dtype, dtype
-    )
-
-
-@opcode("min", "max")
-def extreme(instruction: Instruction, code: Code) -> Step:
-    least = instruction.parts[0] == "min"
-    if _is_float(instruction):
-        if "NaN" in instruction.parts or "xorsign" in instruction.parts:
-            raise UnsupportedInstruction(instruction, "min and max with .NaN or .xorsign are not emulated")
-        chosen = _float_min if least else _float_max
-        return float_step(instruction, code, lambda a, b: canonical(chosen(a, b)), 2)
-    dtype = dtype_of(instruction, instruction.parts[-1])
-    return elementwise(np.minimum if least else np.maximum, instruction, code, dtype, dtype)
-
-
-def _float_min(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """The smaller number; a NaN only when both are; -0 counts as smaller than +0."""
-    return np.where((a == b) & np.signbit(a), a, np.where((a == b) & np.signbit(b), b, np.fmin(a, b)))
-
-
-def _float_max(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    return np.where((a == b) & ~np.signbit(a), a, np.where((a == b) & ~np.signbit(b), b, np.fmax(a, b)))
-
-
-@opcode("abs", "neg")
-def sign(instruction: Instruction, code: Code) -> Step:
-    function: Callable[..., np.ndarray] = np.abs if instruction.parts[0] == "abs" else np.negative
-    if _is_float(instruction):
-        return float_step(instruction, code, function, 1)
-    return elementwise(function, instruction, code, dtype_of(instruction, instruction.parts[-1]))
+    """PTX ISA, "rem"."""
+    return _integer_step(instruction, code, integers.remainder)
 
 
 @opcode("sqrt", "rcp")
 def root(instruction: Instruction, code: Code) -> Step:
-    function = np.sqrt if instruction.parts[0] == "sqrt" else np.reciprocal
-    return float_step(instruction, code, lambda a: canonical(function(a)), 1)
+    """PTX ISA, "sqrt" and "rcp"."""
+    name, rounding = instruction.parts[0], rounding_of(instruction)
+    if "approx" in instruction.parts:
+        return approximations.root(instruction, code)
+    return float_step(instruction, code, lambda form: _arithmetic(form, name, rounding), 1)
+
+
+@opcode("min", "max")
+def extreme(instruction: Instruction, code: Code) -> Step:
+    """PTX ISA, "min" and "max"; of two or three operands."""
+    least, parts = instruction.parts[0] == "min", instruction.parts
+    if not is_float(instruction):
+        return _integer_step(instruction, code, integers.extreme(least, "relu" in parts))
+    two = _float_extreme(least, "NaN" in parts, "xorsign" in parts)
+    arity = len(instruction.operands) - 1
+    if arity not in (2, 3):
+        raise UnsupportedInstruction(instruction, f"expected 2 or 3 source operands, found {arity}")
+
+    def function_of(form: Format) -> Function:
+        chosen = through_float64(form, two) if form in (F16, BF16) else two
+        return lambda *values: reduce(chosen, values)
+
+    return float_step(instruction, code, function_of, arity)
+
+
+def _float_extreme(least: bool, propagate: bool, xorsign: bool) -> Function:
+    """The smaller or larger number; -0 counts as smaller than +0. A NaN comes out when both are, or with .NaN when
+    either is. With .xorsign.abs magnitudes are compared, and the signs' exclusive or is the result's.
+    """
+    nearer = np.fmin if least else np.fmax
+
+    def function(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        negative = np.signbit(a) ^ np.signbit(b)
+        if xorsign:
+            a, b = np.abs(a), np.abs(b)
+        result = nearer(a, b)
+        first = (a == b) & (np.signbit(a) == least)
+        second = (a == b) & (np.signbit(b) == least)
+        result = np.where(first, a, np.where(second, b, result))
+        if xorsign:
+            result = np.where(negative, -result, result)
+        if propagate:
+            result = np.where(np.isnan(a) | np.isnan(b), result.dtype.type(np.nan), result)
+        return canonical(result)
+
+    return function
+
+
+@opcode("abs", "neg")
+def sign(instruction: Instruction, code: Code) -> Step:
+    """PTX ISA, "abs" and "neg". A NaN comes out canonical, but in f64 unchanged."""
+    negate = instruction.parts[0] == "neg"
+    if not is_float(instruction):
+        function = np.negative if negate else np.abs
+        return elementwise(function, instruction, code, dtype_of(instruction, instruction.parts[-1]))
+
+    native = np.negative if negate else np.abs
+
+    def function_of(form: Format) -> Function:
+        if form is F64:
+            return lambda a: np.where(np.isnan(a), a + a, native(a))
+        return through_float64(form, native) if form is BF16 else lambda a: canonical(native(a))
+
+    return float_step(instruction, code, function_of, 1)
+
+
+@opcode("copysign")
+def copysign(instruction: Instruction, code: Code) -> Step:
+    """PTX ISA, "copysign": the sign of the first operand on the second."""
+    dtype = dtype_of(instruction, instruction.parts[-1])
+    return elementwise(lambda a, b: np.copysign(b, a), instruction, code, dtype, dtype)

@@ -8,7 +8,19 @@ from functools import cached_property
 
 import numpy as np
 
-from . import arithmetic, asynchronous, bits, fences, floats, loadstore, matrix, moves, wmma  # noqa: F401  (they register)
+from . import (  # noqa: F401  (each registers its opcodes)
+    arithmetic,
+    asynchronous,
+    bits,
+    comparisons,
+    conversions,
+    fences,
+    loadstore,
+    matrix,
+    moves,
+    simd,
+    wmma,
+)
 from .barriers import Barrier, form
 from .instructions import DTYPES, Code, Read, Step, UnsupportedInstruction, build, guard, read
 from .layout import SharedLayout, shared_layout
@@ -19,7 +31,8 @@ from .ptx import Address, Function, Instruction, Module, Operand, Symbol, Variab
 @dataclass(frozen=True)
 class Exit:
     """How a block is left. `kind` is 'next', 'jump', 'table', 'return', 'barrier' or 'warp-barrier'; `targets` are
-    blocks' indices, `lanes` the guard's reader or None, `members` the lane mask that a warp-level barrier names."""
+    blocks' indices, `lanes` the guard's reader or None, `members` the lane mask that a warp-level barrier names.
+    """
 
     kind: str
     line: int
@@ -32,12 +45,16 @@ class Exit:
 
 @dataclass(frozen=True)
 class CompiledBlock:
+    """A basic block as steps, and how it is left."""
+
     steps: tuple[Step, ...]
     exit: Exit
 
 
 @dataclass(frozen=True)
 class CompiledFunction:
+    """A function as blocks, with its registers and the bytes of local memory that a thread needs for it."""
+
     function: Function
     code: Code
     blocks: tuple[CompiledBlock, ...]
@@ -53,7 +70,8 @@ class CompiledFunction:
 @dataclass(frozen=True)
 class Program:
     """A kernel ready to run: it and the functions that it calls by name, its shared arrays, and its module's global
-    variables."""
+    variables.
+    """
 
     kernel: str
     functions: dict[str, CompiledFunction]

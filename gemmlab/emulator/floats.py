@@ -1,13 +1,18 @@
-"""Floating-point arithmetic with the rounding that PTX asks for.
+"""Floating-point arithmetic in float32 and float64, rounded once and in the direction that PTX asks for.
 
-NumPy rounds every float32 and float64 operation once, to nearest even, as PTX's .rn does; what NumPy lacks is fma. A
-product of two float32 is exact in float64, and so is its sum with a third up to one rounding; rounding that once more
-to float32 goes wrong only where the sum lies half-way between two floats, or where the result is subnormal. Those
-lanes are found and computed again by rounding the sum to odd (Boldo and Melquiond, "Emulation of FMA and correctly
-rounded sums: proved algorithms using rounding to odd", 2008).
+NumPy rounds every float32 and float64 operation once, to nearest even, as PTX's .rn does; what NumPy lacks is fma and
+the other directions.
 
-PTX ISA: "Floating-Point Instructions" (add, sub, mul, fma, div, sqrt, rcp, ex2, lg2, sin, cos, tanh, abs, neg, min,
-max). NaN results are 0x7FFFFFFF in float32.
+- fma in float32: a product of two float32 is exact in float64, and so is its sum with a third up to one rounding;
+  rounding that once more goes wrong only where the sum lies half-way between two floats, or where the result is
+  subnormal. Those lanes are found and computed again by rounding the sum to odd.
+- fma in float64: the same authors' algorithm with error-free transformations; lanes near the ends of the exponent
+  range, where those would lose bits, go to exact rationals.
+- .rz, .rm and .rp: float32 through float64 rounded to odd, float64 through exact rationals.
+
+Boldo and Melquiond, "Emulation of FMA and correctly rounded sums: proved algorithms using rounding to odd", 2008;
+Dekker, "A floating-point technique for extending the available precision", 1971. PTX ISA, "Floating-Point
+Instructions".
 """
 
 from __future__ import annotations
@@ -16,49 +21,25 @@ from collections.abc import Callable
 
 import numpy as np
 
-from .instructions import Code, Step, UnsupportedInstruction, dtype_of, elementwise, opcode
-from .ptx import Instruction
+from . import exact
+from .formats import F16, F32
 
-F16, F32, F64 = np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64)
+_F64 = np.dtype(np.float64)
 _LOW = np.uint64((1 << 29) - 1)
 _HALF = np.uint64(1 << 28)
 _ONE = np.uint64(1)
 _EXPONENT = np.uint32(0x7F800000)
 _EXPONENT_STEP = np.uint32(0x00800000)
-_NAN = {F16: np.uint16(0x7FFF).view(F16), F32: np.uint32(0x7FFFFFFF).view(F32), F64: np.uint64(2**63 - 1).view(F64)}
+_SPLIT = np.float64(2**27 + 1)
+_NAN = {f.storage: f.unsigned.type(f.nan).view(f.storage) for f in (F16, F32)}
 
 
 def canonical(value: np.ndarray) -> np.ndarray:
-    """The value with every NaN as the one that the hardware returns."""
+    """f16 or f32 with every NaN as the one that the hardware returns. In float64 a NaN keeps its payload, as it does in
+    NumPy.
+    """
     nan = np.isnan(value)
-    return np.where(nan, _NAN[value.dtype], value) if nan.any() else value
-
-
-def fma32(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
-    """a * b + c in float32 with a single rounding."""
-    product = a.astype(F64) * b.astype(F64)
-    addend = c.astype(F64)
-    total = product + addend
-    result = total.astype(F32)
-    exponent = result.view(np.uint32) + _EXPONENT_STEP
-    exponent &= _EXPONENT
-    unsure = (total.view(np.uint64) & _LOW) == _HALF
-    unsure |= exponent <= _EXPONENT_STEP
-    if unsure.any():
-        a, b = (np.broadcast_to(v, total.shape)[unsure] for v in (product, addend))
-        result[unsure] = canonical(_round_to_odd(a, b, total[unsure]).astype(F32))
-    return result
-
-
-def _round_to_odd(a: np.ndarray, b: np.ndarray, total: np.ndarray) -> np.ndarray:
-    """a + b in float64 rounded to odd; `total` is the sum rounded to nearest. A later rounding to a narrower type
-    then gives the right result."""
-    back = total - a
-    error = (a - (total - back)) + (b - back)
-    bits = total.view(np.uint64)
-    away = np.signbit(error) == np.signbit(total)
-    odd = np.where(away, bits, bits - _ONE) | _ONE
-    return np.where((error != 0) & np.isfinite(total), odd, bits).view(F64)
+    return np.where(nan, _NAN[value.dtype], value) if value.dtype in _NAN and nan.any() else value
 
 
 def flush(value: np.ndarray) -> np.ndarray:
@@ -67,33 +48,137 @@ def flush(value: np.ndarray) -> np.ndarray:
 
 
 def saturate(value: np.ndarray) -> np.ndarray:
-    """Clamp to [0, 1], NaN to 0 (.sat)."""
-    return np.where(np.isnan(value), value.dtype.type(0), np.clip(value, value.dtype.type(0), value.dtype.type(1)))
+    """Clamp to [0, 1], NaN and -0 to +0 (.sat)."""
+    zero, one = value.dtype.type(0), value.dtype.type(1)
+    return np.where(value > zero, np.minimum(value, one), zero)
 
 
-def modified(function: Callable[..., np.ndarray], instruction: Instruction) -> Callable[..., np.ndarray]:
-    """The function with the instruction's .ftz and .sat applied to its operands and its result."""
-    parts = instruction.parts
-    if "ftz" in parts:
-        inner = function
-
-        def function(*values: np.ndarray) -> np.ndarray:
-            return flush(inner(*map(flush, values)))
-
-    if "sat" in parts:
-        unclamped = function
-
-        def function(*values: np.ndarray) -> np.ndarray:
-            return saturate(unclamped(*values))
-
-    return function
+def relu(value: np.ndarray) -> np.ndarray:
+    """Clamp to +0 and above (.relu); a NaN stays."""
+    return np.where(value <= 0, value.dtype.type(0), value)
 
 
-def float_step(
-    instruction: Instruction, code: Code, function: Callable[..., np.ndarray], arity: int, exact: bool = True
-) -> Step:
-    """Step of a float operation; refuses the directed roundings that NumPy cannot give."""
-    dtype = dtype_of(instruction, instruction.parts[-1])
-    if exact and {"rz", "rm", "rp"} & set(instruction.parts):
-        raise UnsupportedInstruction(instruction, "only rounding to nearest even (.rn) is emulated")
-    return elementwise(modified(function, instruction), instruction, code, *[dtype] * arity)
+def fma32(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+    """Fused multiply-add in float32: a * b + c with a single rounding, to nearest even."""
+    product = a.astype(_F64) * b.astype(_F64)
+    addend = c.astype(_F64)
+    total = product + addend
+    result = total.astype(np.float32)
+    exponent = result.view(np.uint32) + _EXPONENT_STEP
+    exponent &= _EXPONENT
+    unsure = (total.view(np.uint64) & _LOW) == _HALF
+    unsure |= exponent <= _EXPONENT_STEP
+    if unsure.any():
+        a, b = (np.broadcast_to(v, total.shape)[unsure] for v in (product, addend))
+        result[unsure] = canonical(round_to_odd(a, b, total[unsure]).astype(np.float32))
+    return result
+
+
+def round_to_odd(a: np.ndarray, b: np.ndarray, total: np.ndarray) -> np.ndarray:
+    """The sum in float64 rounded to odd; `total` is the sum rounded to nearest. A later rounding to a narrower type
+    then gives the right result.
+    """
+    return _odd(total, _sum_error(a, b, total))
+
+
+def odd_sum(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The sum in float64 rounded to odd."""
+    return round_to_odd(a, b, a + b)
+
+
+def _odd(total: np.ndarray, error: np.ndarray) -> np.ndarray:
+    """A sum, given as its nearest float64 and the error of that, rounded to odd."""
+    bits = total.view(np.uint64)
+    away = np.signbit(error) == np.signbit(total)
+    odd = np.where(away, bits, bits - _ONE) | _ONE
+    return np.where((error != 0) & np.isfinite(total), odd, bits).view(_F64)
+
+
+def _sum_error(a: np.ndarray, b: np.ndarray, total: np.ndarray) -> np.ndarray:
+    """What total = a + b lost, exactly (Knuth's two-sum)."""
+    back = total - a
+    return (a - (total - back)) + (b - back)
+
+
+def _product_error(a: np.ndarray, b: np.ndarray, product: np.ndarray) -> np.ndarray:
+    """What product = a * b lost, exactly (Dekker), away from the ends of the exponent range."""
+    scaled_a, scaled_b = _SPLIT * a, _SPLIT * b
+    high_a, high_b = scaled_a - (scaled_a - a), scaled_b - (scaled_b - b)
+    low_a, low_b = a - high_a, b - high_b
+    return ((high_a * high_b - product) + high_a * low_b + low_a * high_b) + low_a * low_b
+
+
+def fma64(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+    """Fused multiply-add in float64: a * b + c with a single rounding, to nearest even."""
+    a, b, c = np.broadcast_arrays(a, b, c)
+    product = a * b
+    error = _product_error(a, b, product)
+    middle = c + error
+    high = product + middle
+    rest = odd_sum(_sum_error(c, error, middle), _sum_error(product, middle, high))
+    result = high + rest
+    plain = exact.special_fma(a, b, c)
+    result = np.where((result == 0) | ~np.isfinite(plain), plain, result)
+    size = np.abs(product)
+    risky = np.maximum(np.abs(a), np.abs(b)) > 2.0**990
+    risky |= (size > 2.0**1000) | (np.abs(c) > 2.0**1000) | ((size < 2.0**-960) & (a != 0) & (b != 0))
+    risky &= np.isfinite(a) & np.isfinite(b) & np.isfinite(c)
+    if risky.any():
+        result[risky] = exact.apply("fma", "rn", a[risky], b[risky], c[risky])
+    return result
+
+
+def _exact_zero(total: np.ndarray, a: np.ndarray, b: np.ndarray, rounding: str) -> np.ndarray:
+    """The sign of a sum that is zero: IEEE 754-2008, 6.3, gives x - x the sign minus only when rounding down."""
+    if rounding != "rm":
+        return total
+    return np.where((total == 0) & (np.signbit(a) != np.signbit(b)), -0.0, total)
+
+
+def unrounded(name: str, rounding: str, *values: np.ndarray) -> np.ndarray:
+    """An operation on float64 values that came from narrower formats, ready for its one rounding to such a format.
+
+    Sums are rounded to odd and products of at most 26 bits each are exact. A quotient or a square root of float32
+    values that is no float32 is at least 2^-48 of its size away from every float32, farther than float64's rounding
+    reaches, so the plain float64 result serves.
+    """
+    if name == "mul":
+        return values[0] * values[1]
+    if name == "div":
+        return values[0] / values[1]
+    if name == "rcp":
+        return 1.0 / values[0]
+    if name == "sqrt":
+        return np.sqrt(values[0])
+    if name == "fma":
+        a, b = values[0] * values[1], values[2]
+    else:
+        a, b = values[0], -values[1] if name == "sub" else values[1]
+    return _exact_zero(odd_sum(a, b), a, b, rounding)
+
+
+_NEAREST: dict[str, Callable[..., np.ndarray]] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": np.divide,
+    "rcp": np.reciprocal,
+    "sqrt": np.sqrt,
+}
+
+
+def arithmetic32(name: str, rounding: str) -> Callable[..., np.ndarray]:
+    """add, sub, mul, fma, div, rcp or sqrt in float32."""
+    if rounding != "rn":
+        return lambda *values: F32.narrow(unrounded(name, rounding, *(v.astype(_F64) for v in values)), rounding)
+    if name == "fma":
+        return fma32
+    nearest = _NEAREST[name]
+    return lambda *values: canonical(nearest(*values))
+
+
+def arithmetic64(name: str, rounding: str) -> Callable[..., np.ndarray]:
+    """add, sub, mul, fma, div, rcp or sqrt in float64."""
+    if rounding != "rn":
+        return lambda *values: exact.apply(name, rounding, *values)
+    return fma64 if name == "fma" else _NEAREST[name]

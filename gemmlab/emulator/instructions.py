@@ -7,55 +7,44 @@ lattice of `lanes.py` and writes its destination on active lanes only. The opcod
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from .datatypes import DTYPES, UNSIGNED, dtype_of, immediate, resize
 from .lanes import Batch, Mask, both, select, uniform
 from .memory import Fault, GlobalMemory
 from .onchip import BlockMemory, ThreadMemory
-from .ptx import Address, Function, Immediate, Instruction, Operand, PtxError, Register, Symbol, Vector
+from .ptx import (
+    Address,
+    Function,
+    Immediate,
+    Instruction,
+    Operand,
+    Register,
+    Symbol,
+    UnsupportedInstruction,
+    Vector,
+)
+from .special import CLOCKS, SPECIAL_REGISTERS
 
-DTYPES = {
-    "pred": np.dtype(bool),
-    "b8": np.dtype(np.uint8),
-    "u8": np.dtype(np.uint8),
-    "s8": np.dtype(np.int8),
-    "b16": np.dtype(np.uint16),
-    "u16": np.dtype(np.uint16),
-    "s16": np.dtype(np.int16),
-    "f16": np.dtype(np.float16),
-    "bf16": np.dtype(np.uint16),
-    "b32": np.dtype(np.uint32),
-    "u32": np.dtype(np.uint32),
-    "s32": np.dtype(np.int32),
-    "f32": np.dtype(np.float32),
-    "f16x2": np.dtype(np.uint32),
-    "bf16x2": np.dtype(np.uint32),
-    "b64": np.dtype(np.uint64),
-    "u64": np.dtype(np.uint64),
-    "s64": np.dtype(np.int64),
-    "f64": np.dtype(np.float64),
+BOOLEAN: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
+    "and": np.logical_and,
+    "or": np.logical_or,
+    "xor": np.logical_xor,
 }
-
-UNSIGNED = {1: DTYPES["u8"], 2: DTYPES["u16"], 4: DTYPES["u32"], 8: DTYPES["u64"]}
+"""How a comparison may be combined with a predicate (PTX ISA, "setp", BoolOp)."""
 
 Registers = list[np.ndarray]
 Read = Callable[[Registers], np.ndarray]
 
 
-class UnsupportedInstruction(PtxError):
-    """An instruction that the emulator does not run; the message names it and its source line."""
-
-    def __init__(self, instruction: Instruction, why: str = "the emulator does not run this instruction") -> None:
-        super().__init__(f"line {instruction.line}: {instruction.opcode}: {why}")
-
-
 @dataclass(frozen=True)
 class Site:
     """Where an access stands: one memory instruction of a kernel. `op` is 'ld.global', 'st.shared', 'atom.global'
-    and so on, `bytes` the width of the access per lane, `order` its memory order ('' for a plain, weak access)."""
+    and so on, `bytes` the width of the access per lane, `order` its memory order ('' for a plain, weak access).
+    """
 
     op: str
     space: str
@@ -101,42 +90,18 @@ class Code:
     def slot(self, instruction: Instruction, name: str) -> int:
         """Index of a register; special registers such as %tid.x get theirs on first use."""
         if name not in self.slots:
-            kind = self.function.registers.get(name)
-            if kind is None and name not in SPECIAL_REGISTERS and not name.startswith(("%envreg", "%pm")):
-                if name in ("%SP", "%SPL"):
-                    kind = "b64"
-                else:
-                    raise UnsupportedInstruction(instruction, f"the emulator has no register {name}")
+            kind = self.function.registers.get(name) or _IMPLICIT.get(name)
+            if kind is None and name not in SPECIAL_REGISTERS:
+                raise UnsupportedInstruction(instruction, f"the emulator has no register {name}")
             self.slots[name] = len(self.initial)
             if kind is None:
                 self.specials[name] = self.slots[name]
-            self.initial.append(uniform(0, DTYPES.get(kind or "u32", DTYPES["u32"])))
+            self.initial.append(uniform(0, dtype_of(instruction, kind or "u32")))
         return self.slots[name]
 
 
-SPECIAL_REGISTERS: dict[str, Callable[[Batch], np.ndarray]] = {
-    "%tid.x": lambda b: b.index(5),
-    "%tid.y": lambda b: b.index(4),
-    "%tid.z": lambda b: b.index(3),
-    "%ctaid.x": lambda b: b.index(2),
-    "%ctaid.y": lambda b: b.index(1),
-    "%ctaid.z": lambda b: b.index(0),
-    "%ntid.x": lambda b: uniform(b.block[2], np.uint32),
-    "%ntid.y": lambda b: uniform(b.block[1], np.uint32),
-    "%ntid.z": lambda b: uniform(b.block[0], np.uint32),
-    "%nctaid.x": lambda b: uniform(b.grid[2], np.uint32),
-    "%nctaid.y": lambda b: uniform(b.grid[1], np.uint32),
-    "%nctaid.z": lambda b: uniform(b.grid[0], np.uint32),
-    "%laneid": lambda b: b.linear_thread % np.uint32(32),
-    "%warpid": lambda b: b.linear_thread // np.uint32(32),
-    "%WARP_SZ": lambda b: uniform(32, np.uint32),
-    "%lanemask_eq": lambda b: np.uint32(1) << (b.linear_thread % np.uint32(32)),
-    "%lanemask_lt": lambda b: (np.uint32(1) << (b.linear_thread % np.uint32(32))) - np.uint32(1),
-    "%lanemask_le": lambda b: (np.uint32(2) << (b.linear_thread % np.uint32(32))) - np.uint32(1),
-    "%lanemask_gt": lambda b: ~((np.uint32(2) << (b.linear_thread % np.uint32(32))) - np.uint32(1)),
-    "%lanemask_ge": lambda b: ~((np.uint32(1) << (b.linear_thread % np.uint32(32))) - np.uint32(1)),
-}
-"""PTX ISA, "Special Registers": those that depend on the launch alone."""
+_IMPLICIT = {"%SP": "b64", "%SPL": "b64", "%CC.CF": "pred"}
+"""Registers that no declaration names: the stack pointers, and the carry flag of each lane."""
 
 Builder = Callable[[Instruction, Code], Step]
 _BUILDERS: dict[str, Builder] = {}
@@ -174,6 +139,8 @@ def guard(instruction: Instruction, code: Code) -> Read:
 
 
 def guarded(step: Step, lanes: Read) -> Step:
+    """The step on those lanes only; none of them, and it does not run."""
+
     def run(frame: Frame, mask: Mask) -> None:
         predicate = lanes(frame.registers)
         if predicate.size == 1:
@@ -187,16 +154,10 @@ def guarded(step: Step, lanes: Read) -> Step:
     return run
 
 
-def dtype_of(instruction: Instruction, name: str) -> np.dtype:
-    """NumPy type of a PTX type; UnsupportedInstruction for one that has none."""
-    if name not in DTYPES:
-        raise UnsupportedInstruction(instruction, f"the emulator has no type .{name}")
-    return DTYPES[name]
-
-
 def read(operand: Operand, dtype: np.dtype, instruction: Instruction, code: Code) -> Read:
     """Reader of a source operand as `dtype`. A register wider than the type gives its low bits (PTX ISA, "Operand
-    Size Exceeding Instruction-Type Size"), a narrower one is zero-extended."""
+    Size Exceeding Instruction-Type Size"), a narrower one is zero-extended.
+    """
     if isinstance(operand, Immediate):
         constant = immediate(operand.text, dtype)
         return lambda registers: constant
@@ -211,6 +172,9 @@ def read(operand: Operand, dtype: np.dtype, instruction: Instruction, code: Code
         return lambda registers: constant
     if not isinstance(operand, Register):
         raise UnsupportedInstruction(instruction, f"cannot use {operand} as a source")
+    if operand.name in CLOCKS:
+        clock, mask = CLOCKS[operand.name], (1 << 8 * dtype.itemsize) - 1
+        return lambda registers: uniform(clock() & mask, UNSIGNED[dtype.itemsize]).view(dtype)
     index = code.slot(instruction, operand.name)
 
     def get(registers: Registers) -> np.ndarray:
@@ -224,37 +188,35 @@ def read(operand: Operand, dtype: np.dtype, instruction: Instruction, code: Code
     return get
 
 
-def resize(value: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Low bits of a value, or the value zero-extended, as another width."""
-    bits = value.view(UNSIGNED[value.dtype.itemsize]) if value.dtype.kind != "b" else value
-    if dtype.kind == "b":
-        return bits.astype(bool)
-    return bits.astype(UNSIGNED[dtype.itemsize]).view(dtype)
-
-
-def immediate(text: str, dtype: np.dtype) -> np.ndarray:
-    """A literal as a uniform value of `dtype`; integers wrap to its width."""
-    if text[:2] in ("0f", "0F"):
-        value = np.array(int(text[2:], 16), np.uint32).view(np.float32)
-    elif text[:2] in ("0d", "0D"):
-        value = np.array(int(text[2:], 16), np.uint64).view(np.float64)
-    else:
-        number = int(text.rstrip("U"), 0)
-        if dtype.kind == "b":
-            return uniform(bool(number), bool)
-        if dtype.kind == "f":
-            return uniform(number, dtype)
-        unsigned = UNSIGNED[dtype.itemsize]
-        return uniform(number & ((1 << 8 * dtype.itemsize) - 1), unsigned).view(dtype)
-    if dtype.kind == "f":
-        return uniform(value, dtype)
-    return resize(uniform(value, value.dtype), dtype)
+def read_predicate(operand: Operand, instruction: Instruction, code: Code) -> Read:
+    """Reader of a predicate operand, which a ! may negate."""
+    if isinstance(operand, Symbol) and operand.name.startswith("!"):
+        get = read(Register(operand.name[1:]), DTYPES["pred"], instruction, code)
+        return lambda registers: ~get(registers)
+    return read(operand, DTYPES["pred"], instruction, code)
 
 
 def destination(operand: Operand, instruction: Instruction, code: Code) -> int:
+    """Index of the register that an operand names."""
     if not isinstance(operand, Register):
         raise UnsupportedInstruction(instruction, f"cannot write to {operand}")
     return code.slot(instruction, operand.name)
+
+
+def outputs_of(operand: Operand, instruction: Instruction, code: Code) -> list[int | None]:
+    """Indices of the registers of a destination such as d, d|p or {a, b}; None for the sink _."""
+    return [
+        None if isinstance(item, Symbol) and item.name == "_" else destination(item, instruction, code)
+        for item in registers_of(operand)
+    ]
+
+
+def put(frame: Frame, outputs: Sequence[int | None], values: Sequence[np.ndarray], mask: Mask) -> None:
+    """Write values to registers on active lanes; a None takes nothing."""
+    registers = frame.registers
+    for index, value in zip(outputs, values, strict=False):
+        if index is not None:
+            registers[index] = value if mask is None else merge(mask, value, registers[index])
 
 
 def assign(index: int, compute: Read) -> Step:
@@ -271,14 +233,13 @@ def assign(index: int, compute: Read) -> Step:
 
 
 def merge(mask: Mask, new: np.ndarray, old: np.ndarray) -> np.ndarray:
+    """A new value on active lanes of a register, and the old one, brought to its width, on the others."""
     if new.dtype.itemsize != old.dtype.itemsize:
         old = resize(old, new.dtype)
     return select(mask, new, old)
 
 
-def elementwise(
-    function: Callable[..., np.ndarray], instruction: Instruction, code: Code, *dtypes: np.dtype
-) -> Step:
+def elementwise(function: Callable[..., np.ndarray], instruction: Instruction, code: Code, *dtypes: np.dtype) -> Step:
     """Step `d = function(a, b, ...)`: operand i is read as dtypes[i]."""
     index = destination(instruction.operands[0], instruction, code)
     sources = instruction.operands[1:]

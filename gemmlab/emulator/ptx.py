@@ -30,6 +30,8 @@ def type_bytes(name: str) -> int:
 
 @dataclass(frozen=True)
 class Register:
+    """A register by its name, unique within the function."""
+
     name: str
 
 
@@ -68,7 +70,8 @@ Operand = Register | Immediate | Symbol | Address | Vector
 @dataclass(frozen=True)
 class Instruction:
     """One PTX instruction: opcode split at its dots, operands in written order, guard (register, negated), and the
-    line of the learner's source that it came from (0 when the compiler names none)."""
+    line of the learner's source that it came from (0 when the compiler names none).
+    """
 
     parts: tuple[str, ...]
     operands: tuple[Operand, ...]
@@ -78,6 +81,13 @@ class Instruction:
     @property
     def opcode(self) -> str:
         return ".".join(self.parts)
+
+
+class UnsupportedInstruction(PtxError):
+    """An instruction that the emulator does not run; the message names it and its source line."""
+
+    def __init__(self, instruction: Instruction, why: str = "the emulator does not run this instruction") -> None:
+        super().__init__(f"line {instruction.line}: {instruction.opcode}: {why}")
 
 
 @dataclass(frozen=True)
@@ -113,7 +123,8 @@ class Block:
 @dataclass(frozen=True)
 class Function:
     """A kernel (`entry`) or a function that was not inlined; `labels` maps a label to its block's index, and
-    `tables` a `.branchtargets` name to the labels it lists."""
+    `tables` a `.branchtargets` name to the labels it lists.
+    """
 
     name: str
     entry: bool
@@ -129,6 +140,8 @@ class Function:
 
 @dataclass(frozen=True)
 class Module:
+    """The functions and variables of one PTX text."""
+
     functions: dict[str, Function]
     variables: tuple[Variable, ...]
 
@@ -306,8 +319,9 @@ def _initial(text: str) -> int | str:
 
 def _declare(statement: str, body: _Body) -> None:
     kind = statement.split(None, 1)[0]
-    if kind == ".reg":
-        _, type_, names = statement.split(None, 2)
+    register = re.match(r"\.reg\s*(\.\w+)\s+(.*)$", statement, re.S)
+    if register:
+        type_, names = register.groups()
         for name in names.split(","):
             _declare_register(name.strip(), type_.lstrip("."), body)
     elif kind == ".branchtargets":
@@ -373,6 +387,8 @@ def _operand(text: str, scopes: list[dict[str, str]]) -> Operand:
         if isinstance(operand, Immediate):
             return Address(None, int(operand.text, 0) + distance)
         return Address(operand, distance)
+    if text[:1] == "!":
+        return Symbol("!" + _scoped(text[1:].strip(), scopes))
     if "|" in text:
         return Vector(tuple(_operand(item.strip(), scopes) for item in text.split("|")))
     if re.match(r"[-+]?\d", text):
