@@ -164,7 +164,7 @@ def _problem(
     threads = prod(block)
     static = program.shared.static_bytes
     if static > arch.shared_bytes_per_block:
-        kernel.resources  # noqa: B018  (ptxas refuses it in its own words)
+        _refuse_static_shared(kernel, program)
     return (
         limits.shape_problem(arch, grid, block)
         or limits.bounds_problem(threads, kernel.function.max_threads)
@@ -173,3 +173,13 @@ def _problem(
         # even at 255 registers a block of 256 threads fits, so only larger ones need the compiler's count
         or (limits.register_problem(arch, threads, kernel.num_regs) if threads > 256 else None)
     )
+
+
+def _refuse_static_shared(kernel: RawKernel, program: Program) -> None:
+    """Raises nvrtc.CompileError in ptxas's words, with the size of each array."""
+    try:
+        kernel.resources  # noqa: B018
+    except nvrtc.CompileError as error:
+        sizes = " + ".join(f"{array.name} {array.bytes}" for array in program.shared.arrays)
+        text = f"{error}\nThe arrays of {kernel.name}: {sizes} = {program.shared.static_bytes} bytes."
+        raise nvrtc.CompileError(text, error.log, error.source) from None
