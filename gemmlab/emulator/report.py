@@ -108,8 +108,8 @@ def html(source: str, accesses: tuple[Access, ...], hazards: tuple[Hazard, ...])
     header = "".join(f"<th{_side(c)}>{escape(c.header)}</th>" for c in columns)
     summary = "".join(f"<li>{escape(s)}</li>" for s in (*map(_sentence, totals(accesses)), *_count_hazards(hazards)))
     names = "".join(
-        f"<li>{escape(op)}: <code>{escape(asked)}</code>, <code>{escape(moved)}</code></li>"
-        for op, asked, moved in dict.fromkeys((a.op, a.request_metric, a.metric) for a in accesses)
+        f"<li>{escape(op)}: {', '.join(f'<code>{escape(name)}</code>' for name in names if name)}</li>"
+        for op, *names in dict.fromkeys((a.op, a.request_metric, a.metric) for a in accesses)
     )
     return (
         f"<div class='gemmlab-report'><style>{STYLE}</style>"
@@ -144,7 +144,7 @@ def _used(accesses: tuple[Access, ...]) -> tuple[Column, ...]:
 def _cell(column: Column, access: Access, largest: dict[int, int]) -> str:
     written = column.cell(access)
     names = {"requests": access.request_metric} | dict.fromkeys(("sectors", "wavefronts"), access.metric)
-    title = f" title='{escape(names[column.header])}'" if column.header in names and written else ""
+    title = f" title='{escape(names[column.header])}'" if names.get(column.header) and written else ""
     if not column.bar or not written:
         return f"<td{_side(column)}{title}>{escape(written)}</td>"
     scale = 100 / max(1, largest[access.sectors is None])

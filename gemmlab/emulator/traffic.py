@@ -18,24 +18,29 @@ from .wavefronts import NOBODY, SECTOR, WAVEFRONT, count, fewest
 
 _REMEMBERED = 4096
 
-_PIPE = "l1tex__{}_pipe_lsu_mem_{}_op_{}.sum"
+_REQUESTS = "l1tex__t_requests_pipe_lsu_mem_{}_op_{}.sum"
+_SECTORS = "l1tex__t_sectors_pipe_lsu_mem_{}_op_{}.sum"
 _WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{}.sum"
+_OWN_WAVEFRONTS = "sm__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_{}.sum"
 _INSTRUCTIONS = "smsp__inst_executed_op_{}.sum"
 
 
 def _metrics(op: str, space: str) -> tuple[str, str]:
-    """Nsight Compute's names of the requests and of the sectors or wavefronts of an access."""
+    """Nsight Compute's names, on an H200, of the requests ('': it has none) and of the sectors or wavefronts.
+
+    Its counter of global loads takes in cp.async, and those of shared loads and stores take in ldmatrix and stmatrix.
+    """
     kind = op.split(".")[0]
     if kind == "cp":
-        through = "ldgsts"
-        if space == "shared":
-            return _INSTRUCTIONS.format(through), _WAVEFRONTS.format(through)
-        return _PIPE.format("t_requests", space, through), _PIPE.format("t_sectors", space, through)
+        return _INSTRUCTIONS.format("ldgsts"), (
+            _OWN_WAVEFRONTS.format("ldgsts") if space == "shared" else _SECTORS.format("global", "ld")
+        )
     if space != "shared":
-        return _PIPE.format("t_requests", space, kind), _PIPE.format("t_sectors", space, kind)
-    if kind in ("ldmatrix", "stmatrix"):
-        matrix = {"ldmatrix": "ldsm", "stmatrix": "stsm"}[kind]
-        return _INSTRUCTIONS.format(matrix), f"sm__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_{matrix}.sum"
+        return _REQUESTS.format(space, kind), _SECTORS.format(space, kind)
+    if kind == "ldmatrix":
+        return _INSTRUCTIONS.format("ldsm"), _OWN_WAVEFRONTS.format("ldsm")
+    if kind == "stmatrix":
+        return "", _OWN_WAVEFRONTS.format("stsm")
     kind = "atom" if kind == "red" else kind
     return _INSTRUCTIONS.format(f"shared_{kind}"), _WAVEFRONTS.format(kind)
 

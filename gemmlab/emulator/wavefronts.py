@@ -10,8 +10,11 @@ hardware as Nsight Compute counted it on an H200 (tests/data/memory_patterns*.js
 - shared, 8 bytes: each half-warp is one such pass; 16 bytes: each quarter-warp. Loads make one pass of two neighbouring
   ones where in the whole warp every pair of active lanes i, i^1 (or every pair i, i^2) asks for one address;
 - ldmatrix and stmatrix: each 8 row addresses are a pass of 16-byte rows;
-- cp.async into shared memory: 4 and 8 bytes a lane as a store, 16 bytes a wavefront for each quarter-warp, whatever the
-  addresses.
+- cp.async into shared memory: 4 and 8 bytes a lane as a store; 16 bytes (.cg) one wavefront for each quarter-warp,
+  whatever the addresses;
+- atomics: lanes that update one address take turns. Global: a sector counts once for each turn that it sees. Shared:
+  over the banks, the most lanes that want one bank. (32-bit integers: wider ones and compare-and-swap loops in shared
+  memory cost more, as the machine code tries them again.)
 """
 
 from __future__ import annotations
@@ -33,11 +36,16 @@ def count(op: str, space: str, width: int, address: np.ndarray) -> np.ndarray:
     """Sectors (global and local memory) or wavefronts (shared) of each request: `address` is (requests, 32), `width`
     the bytes a lane moves, `op` 'ld.global', 'st.shared', 'ldmatrix.x4' and so on.
     """
-    if space == "shared":
-        if op == "cp.async.shared" and width == 16:
-            return (_passes(address, width) >= 0).any(axis=2).sum(axis=1)
-        return wavefronts(address, width, op.startswith("ld."))
-    return sectors(address if space == "global" else interleaved(address, width))
+    atomic = op.startswith(("atom", "red"))
+    if space == "local":
+        return sectors(interleaved(address, width))
+    if space == "global":
+        return _turns(address) if atomic else sectors(address)
+    if op == "cp.async.shared" and width == 16:
+        return (_passes(address, width) >= 0).any(axis=2).sum(axis=1)
+    if atomic:
+        return _most_lanes(_passes(address, width), width).sum(axis=1)
+    return wavefronts(address, width, op.startswith("ld."))
 
 
 def fewest(op: str, space: str, width: int, address: np.ndarray) -> np.ndarray:
@@ -116,10 +124,34 @@ def _paired(address: np.ndarray, step: int) -> np.ndarray:
 
 def _busiest_bank(address: np.ndarray, width: int) -> np.ndarray:
     """Most distinct words wanted from one bank, over the last axis."""
-    words = np.arange(max(1, width // WORD))
-    word = np.where(address[..., None] < 0, NOBODY, address[..., None] // WORD + words)
-    ordered = np.sort(word.reshape(-1, address.shape[-1] * words.size), axis=-1)
-    new = _first_of_its_kind(ordered)
-    bank = ordered % BANKS + BANKS * np.arange(len(ordered))[:, None]
-    counts = np.bincount(bank[new], minlength=BANKS * len(ordered))
-    return counts.reshape(*address.shape[:-1], BANKS).max(axis=-1)
+    ordered = np.sort(_words(address, width), axis=-1)
+    return _fullest(ordered, _first_of_its_kind(ordered)).reshape(address.shape[:-1])
+
+
+def _most_lanes(address: np.ndarray, width: int) -> np.ndarray:
+    """Most lanes that want one bank, over the last axis."""
+    words = _words(address, width)
+    return _fullest(words, words >= 0).reshape(address.shape[:-1])
+
+
+def _words(address: np.ndarray, width: int) -> np.ndarray:
+    """Numbers of the words that lanes want, the axes before the last made one."""
+    step = np.arange(max(1, width // WORD))
+    word = np.where(address[..., None] < 0, NOBODY, address[..., None] // WORD + step)
+    return word.reshape(-1, address.shape[-1] * step.size)
+
+
+def _fullest(words: np.ndarray, counted: np.ndarray) -> np.ndarray:
+    """The most words of each row, among those counted, that lie in one bank."""
+    bank = words % BANKS + BANKS * np.arange(len(words))[:, None]
+    return np.bincount(bank[counted], minlength=BANKS * len(words)).reshape(-1, BANKS).max(axis=1)
+
+
+def _turns(address: np.ndarray) -> np.ndarray:
+    """Sectors of each row's atomics: over the sectors, the most lanes that share one address."""
+    sharing = (address[:, :, None] == address[:, None, :]).sum(axis=2)
+    # sorted by sector, and within one by turns, most first: the first entry of a sector holds its count
+    key = np.where(address < 0, NOBODY, address // SECTOR * (2 * WARP) + (WARP - sharing))
+    ordered = np.sort(key, axis=1)
+    first = _first_of_its_kind(ordered // (2 * WARP))
+    return np.where(first, WARP - ordered % (2 * WARP), 0).sum(axis=1)
