@@ -8,8 +8,10 @@ WMMA"); here lane l holds the l-th run of consecutive elements, repeated when a 
 The product: every factor is exact in float64, and so is every product of two; they and C are added in float64 and
 rounded once, to nearest even, to the type of D. Sums of so few terms are exact in float64 unless their exponents lie
 some 30 apart or more. The order and the rounding inside tensor cores are not documented and differ between generations
-(Khattak and Mikaitis, "Accurate Models of NVIDIA Tensor Cores", 2025), so the low bits of a GPU's result may differ.
-Integers are exact.
+(Khattak and Mikaitis, "Accurate Models of NVIDIA Tensor Cores", 2025), so the low bits of a GPU's result may differ: on
+an H200 (2026-11-30) products of small integers came out equal in every shape and type here, while of normally
+distributed inputs added in float32 a quarter to a half of the results differed, by at most 6e-7 of the value. Integers
+are exact.
 """
 
 from __future__ import annotations
