@@ -10,7 +10,7 @@ from gemmlab.gemm import FAMILIES, Gemm, inputs
 from gemmlab.ladder import RUNGS, arguments, rung, rungs
 from gemmlab.tolerance import initial_output, verdict
 
-NAIVE, COALESCED = RUNGS
+NAIVE, COALESCED = RUNGS[:2]
 SQUARE_BLOCK = {"BX": 32, "BY": 32}
 every_rung = pytest.mark.parametrize("each", RUNGS, ids=lambda each: each.name)
 
