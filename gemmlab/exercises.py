@@ -32,8 +32,7 @@ def compare(predicted: Mapping[str, Any], counted: Mapping[str, float]) -> str:
     lines = [f"{'':<{width}}  {'predicted':>13}  {'counted':>9}"]
     for name, count in counted.items():
         guess = predicted.get(name, ...)
-        remark = "" if guess is ... else "as predicted" if guess == count else "differs"
-        lines.append(f"{name:<{width}}  {_written(guess):>13}  {_written(count):>9}  {remark}".rstrip())
+        lines.append(f"{name:<{width}}  {_written(guess):>13}  {_written(count):>9}  {_remark(guess, count)}".rstrip())
     return "\n".join(lines)
 
 
@@ -43,7 +42,7 @@ def block_shapes(predicted: Mapping[tuple[int, int], Sequence[Any]]) -> str:
     """
     asked = ("rows", "columns", "sectors of A", "sectors of B", "sectors of C")
     counted = {block: _warp_counts(*block) for block in ((8, 4), (16, 16), (32, 32))}
-    return _judge_numbers(
+    return judge_numbers(
         {f"{x} x {y}: {name}": _at(predicted.get((x, y), ...), i) for x, y in counted for i, name in enumerate(asked)},
         {f"{x} x {y}: {name}": n for (x, y), row in counted.items() for name, n in zip(asked, row, strict=True)},
         "A costs a sector for each row that the warp covers, B one for each 8 columns. Next: exercise 2.",
@@ -52,11 +51,11 @@ def block_shapes(predicted: Mapping[tuple[int, int], Sequence[Any]]) -> str:
 
 def transposed(source: str) -> str:
     """Judge a mended version of `transposed_source()`: it must be right for every shape, square or not."""
-    if _bare(source) == _bare(transposed_source()):
+    if bare(source) == bare(transposed_source()):
         return f"{NOT_ATTEMPTED}: this is still the kernel as given, which writes the transpose"
     naive = rung("naive")
     attempt = Kernel(source, "gemm_transposed", naive.options(), naive.geometry)
-    return _judge_kernel(attempt) or (
+    return judge_kernel(attempt) or (
         "accepted: right for every shape. A test whose C is symmetric, or a single row, could not see the mistake. "
         "Next: the quiz, then rung 1, which changes which lane takes which output."
     )
@@ -75,7 +74,7 @@ def one_dimensional_block(source: str) -> str:
     It must be right for every shape, and move no more sectors than rung 1.
     """
     attempt = Kernel(source, "gemm_1d", (), _geometry_1d)
-    answer = _judge_kernel(attempt)
+    answer = judge_kernel(attempt)
     if answer:
         return answer
     _require_coalesced(attempt)
@@ -98,7 +97,7 @@ def fifth_sector(predicted: Mapping[str, Any]) -> str:
         "steps 0 to 7 together": sum(steps[:8]),
         "floats in a padded row": whole,
     }
-    return _judge_numbers(
+    return judge_numbers(
         {name: predicted.get(name, ...) for name in counted},
         counted,
         "A row that starts off a 32-byte boundary costs a fifth sector; rows of a multiple of 8 floats never do. "
@@ -106,7 +105,11 @@ def fifth_sector(predicted: Mapping[str, Any]) -> str:
     )
 
 
-def _judge_numbers(predicted: Mapping[str, Any], counted: Mapping[str, int], lesson: str) -> str:
+def judge_numbers(predicted: Mapping[str, Any], counted: Mapping[str, int], lesson: str) -> str:
+    """Return how far predictions got, with the lesson once all are as counted; `...` stands for one not yet made.
+
+    Raises Refused with the predictions that differ, beside what was counted.
+    """
     missing = [name for name, guess in predicted.items() if guess is ...]
     wrong = {name: guess for name, guess in predicted.items() if guess is not ... and guess != counted[name]}
     if wrong:
@@ -121,9 +124,9 @@ def _judge_numbers(predicted: Mapping[str, Any], counted: Mapping[str, int], les
     return f"accepted: {len(counted)} of {len(counted)} as counted. {lesson}"
 
 
-def _judge_kernel(attempt: Kernel) -> str | None:
+def judge_kernel(attempt: Kernel) -> str | None:
     """'not attempted' for a source with gaps, None for one that is right. Raises Refused and nvrtc.CompileError."""
-    if "..." in _bare(attempt.source):
+    if "..." in bare(attempt.source):
         return f"{NOT_ATTEMPTED}: put code in place of the dots"
     for problem in launch.SHAPES:
         try:
@@ -157,8 +160,7 @@ def _geometry_1d(problem: Gemm) -> Geometry:
 
 def _warp_counts(x: int, y: int) -> tuple[int, ...]:
     seen = warp.watch(launch.of(rung("naive"), {"BX": x, "BY": y}), Gemm(64, 64, 8))
-    rows, columns = map(set, zip(*seen["C"][0].elements, strict=True))
-    return len(rows), len(columns), *(len(seen[name][0].sectors) for name in "ABC")
+    return *seen["C"][0].extent, *(len(seen[name][0].sectors) for name in "ABC")
 
 
 def _sectors_of_B(N: int) -> list[int]:
@@ -171,9 +173,15 @@ def _at(row: Any, position: int) -> Any:
     return row[position] if row is not ... and position < len(row) else ...
 
 
-def _bare(source: str) -> str:
+def bare(source: str) -> str:
     """A CUDA source without comments and white space."""
     return re.sub(r"//[^\n]*|/\*.*?\*/|\s+", "", source, flags=re.S)
+
+
+def _remark(guess: Any, count: float) -> str:
+    if guess is ... or guess == count:
+        return "" if guess is ... else "as predicted"
+    return f"{guess / count:.3g} times as much" if isinstance(guess, int | float) else "differs"
 
 
 def _written(value: Any) -> str:

@@ -116,10 +116,12 @@ def check_table(checks: Sequence[Checked]) -> str:
 def traffic_table(traced: emulator.Trace, source: str) -> str:
     """Return a traced launch as text: for each source line the requests, the sectors each takes, and bytes moved."""
     lines = source.splitlines()
-    rows = [f"{'line':>4}  {'access':<10}{'requests':>10}{'sectors':>10}{'a request':>11}{'bytes moved':>13}  source"]
+    rows = [
+        f"{'line':>4}  {'access':<9}  {'requests':>10}  {'sectors':>11}  {'a request':>9}  {'bytes moved':>13}  source"
+    ]
     rows += [
-        f"{access.line:>4}  {access.op:<10}{access.requests:>10,}{access.sectors:>10,}"
-        f"{access.sectors / access.requests:>11.3f}{access.moved_bytes:>13,}  {lines[access.line - 1].strip()}"
+        f"{access.line:>4}  {access.op:<9}  {access.requests:>10,}  {access.sectors:>11,}  "
+        f"{access.sectors / access.requests:>9.3f}  {access.moved_bytes:>13,}  {lines[access.line - 1].strip()}"
         for access in traced.accesses
         if access.sectors is not None
     ]

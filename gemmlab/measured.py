@@ -3,6 +3,7 @@
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from gemmlab import backend, records
@@ -13,6 +14,15 @@ from gemmlab.ladder import Rung
 from gemmlab.records import Record
 
 REFERENCE = GPUS["H200"]  # whose roofs are drawn where no known card was measured
+
+
+@dataclass(frozen=True)
+class Roofs:
+    """Ceilings of a card: FP32 FLOP/s, and bytes/s by level of memory, slowest first; `kind` says whence they are."""
+
+    kind: str
+    peak: float
+    bandwidths: Mapping[str, float]
 
 
 def measure(rungs: Sequence[Rung], problem: Gemm) -> Record | None:
@@ -45,11 +55,20 @@ def card(record: Record | None) -> GPU:
         return REFERENCE
 
 
-def speeds(record: Record | None) -> dict[str, float]:
-    """Return FLOP/s by the rung's name; empty for None, and for a card whose ceilings gemmlab does not know."""
+def roofs(card: GPU) -> Roofs:
+    """Return the measured ceilings of a card, or the published ones where there are none."""
+    if card.measured is None:
+        return Roofs("published", card.peak_fp32, {"DRAM": card.dram_bandwidth})
+    seen = card.measured
+    return Roofs("measured", seen.fp32, {"DRAM": seen.dram_bandwidth, "L2": seen.l2_bandwidth})
+
+
+def speeds(record: Record | None, rungs: Sequence[Rung]) -> dict[str, float]:
+    """Return FLOP/s of `rungs`, by name; empty for None, and for a card whose ceilings gemmlab does not know."""
     if record is None or not _known(record.card):
         return {}
-    return {name: row["gflops"] * 1e9 for name, row in timed(record).items()}
+    rows = timed(record)
+    return {rung.name: rows[rung.name]["gflops"] * 1e9 for rung in rungs}
 
 
 def table(record: Record | None) -> str:

@@ -16,8 +16,9 @@ from matplotlib.patches import Patch
 
 from gemmlab.gemm import Gemm
 from gemmlab.gpus import GPU
+from gemmlab.measured import roofs
 from gemmlab.roofline import FLOAT_BYTES, SECTOR_BYTES, attainable
-from gemmlab.warp import INACTIVE, Request
+from gemmlab.warp import INACTIVE, WARP, Request
 
 # The sequence petroff10 (Petroff, "Accessible Color Sequences for Data Visualization", 2021).
 COLOURS = ("#3f90da", "#ffa90e", "#bd1f01", "#94a4a2", "#832db6", "#a96b59", "#e76300", "#b9ac70", "#717581", "#92dadd")
@@ -28,6 +29,7 @@ WANTED, MOVED = COLOURS[2], COLOURS[9]
 INK = ("text.color", "axes.labelcolor", "axes.titlecolor", "axes.edgecolor", "xtick.color", "ytick.color")
 PAPER = ("figure.facecolor", "axes.facecolor", "savefig.facecolor")
 STYLE = dict.fromkeys(INK, "black") | dict.fromkeys(PAPER, "white") | {"savefig.transparent": False, "font.size": 10}
+GAP = 2  # cells between the pictures of two matrices
 LABEL_GAP = 0.2  # decades of speed that a label's line of text takes
 
 
@@ -48,6 +50,23 @@ class Measured:
     intensity: float
     speed: float
     run: str
+
+
+def mapping(views: Mapping[str, Sequence[Mapping[str, Sequence[Request]]]], problem: Gemm, lane: int) -> Figure:
+    """Return a picture a view of who computes what: the outputs of some warps, and all that a lane of the first reads.
+
+    A view is a title and the requests of several warps, as `warp.watch` returns them for each.
+    """
+    with plt.rc_context(STYLE):
+        size = (max(6, 4.9 * len(views)), 1.6 + 4.4 * (problem.M + problem.K) / (problem.N + problem.K))
+        figure, axes = plt.subplots(1, len(views), figsize=size, squeeze=False, layout="constrained")
+        for axis, (title, warps) in zip(axes[0], views.items(), strict=True):
+            _draw_mapping(axis, warps, problem, lane)
+            axis.set_title(title)
+        handles = [Patch(facecolor=colour, label=f"warp {i}") for i, colour in enumerate(COLOURS[: len(warps)])]
+        note = f"numbers: lanes of warp 0, of which lane {lane} reads the marked row of A and column of B"
+        figure.legend(handles=handles, title=note, loc="outside lower center", ncols=len(handles), frameon=False)
+    return figure
 
 
 def requests(views: Mapping[str, Mapping[str, Request]], problem: Gemm) -> Figure:
@@ -75,7 +94,7 @@ def roofline(card: GPU, points: Sequence[Modelled | Measured]) -> Figure:
 
     The roofs are the measured ceilings of DRAM, L2 and FP32 where the card has them, else those published for it.
     """
-    kind, peak, bandwidths = _ceilings(card)
+    roof = roofs(card)
     intensities = np.geomspace(1 / 32, 512, 300)
     with plt.rc_context(STYLE):
         figure, axis = plt.subplots(figsize=(10, 5.4), layout="constrained")
@@ -86,15 +105,17 @@ def roofline(card: GPU, points: Sequence[Modelled | Measured]) -> Figure:
             ylim=(min([0.03, *(point.speed / 3e12 for point in points)]), 200),
             xlabel="arithmetic intensity (FLOP per byte requested)",
             ylabel="speed (TFLOP/s)",
-            title=f"{card.name}, FP32: roofs from {kind} ceilings",
+            title=f"{card.name}, FP32: roofs from {roof.kind} ceilings",
         )
         axis.grid(color="0.92")
         axis.xaxis.set_major_formatter("{x:g}")
         axis.yaxis.set_major_formatter("{x:g}")
-        for bandwidth in bandwidths.values():
-            axis.plot(intensities, [attainable(each, peak, bandwidth) / 1e12 for each in intensities], color="0.25")
-        axis.text(400, 1.08 * peak / 1e12, f"FP32, {peak / 1e12:.1f} TFLOP/s", ha="right", va="bottom")
-        (low, *higher) = bandwidths.items()
+        for bandwidth in roof.bandwidths.values():
+            axis.plot(
+                intensities, [attainable(each, roof.peak, bandwidth) / 1e12 for each in intensities], color="0.25"
+            )
+        axis.text(400, 1.08 * roof.peak / 1e12, f"FP32, {roof.peak / 1e12:.1f} TFLOP/s", ha="right", va="bottom")
+        (low, *higher) = roof.bandwidths.items()
         _label_slope(axis, *low, below=True)
         for level in higher:
             _label_slope(axis, *level, below=False)
@@ -117,22 +138,33 @@ def samples(milliseconds: Mapping[str, Sequence[float]], run: str) -> Figure:
     return figure
 
 
+def _draw_mapping(axis: Axes, warps: Sequence[Mapping[str, Sequence[Request]]], problem: Gemm, lane: int) -> None:
+    """A left of C and B above it, so that an output stands where its row of A meets its column of B."""
+    aside = problem.K + GAP
+    corners = {"A": (0, aside), "B": (aside, 0), "C": (aside, aside)}
+    cells = {name: np.zeros(shape, int) for name, shape in problem.shapes.items()}
+    for name in "AB":
+        for request in warps[0][name]:
+            cells[name][request.elements[lane]] = 1
+    for number, seen in enumerate(warps, start=1):
+        cells["C"][tuple(zip(*seen["C"][-1].elements, strict=True))] = number
+    for name, (left, top) in corners.items():
+        _draw_cells(axis, cells[name], COLOURS[: len(warps)], left, top)
+        axis.text(left - 0.5, top - 0.5, name, ha="right", va="bottom", fontsize=12, weight="bold")
+    for number in (0, lane, WARP - 1):
+        row, column = warps[0]["C"][-1].elements[number]
+        axis.text(aside + column + 0.5, aside + row + 0.5, str(number), ha="center", va="center", fontsize=7)
+    axis.set(aspect="equal", xlim=(-2, aside + problem.N + 0.5), ylim=(aside + problem.M + 0.5, -2))
+    axis.axis("off")
+
+
 def _draw_request(axis: Axes, request: Request, shape: tuple[int, int]) -> None:
     rows, columns = shape
     cells = np.zeros(rows * columns, int)
     for sector in request.sectors:
         cells[SECTOR_FLOATS * sector : SECTOR_FLOATS * (sector + 1)] = 1
     cells[request.offsets[request.offsets != INACTIVE] // FLOAT_BYTES] = 2
-    axis.pcolormesh(
-        np.arange(columns + 1) - 0.5,
-        np.arange(rows + 1) - 0.5,
-        cells.reshape(shape),
-        cmap=ListedColormap(["white", MOVED, WANTED]),
-        vmin=0,
-        vmax=2,
-        edgecolors="0.88",
-        linewidth=0.3,
-    )
+    _draw_cells(axis, cells.reshape(shape), (MOVED, WANTED), -0.5, -0.5)
     axis.set(
         aspect="equal",
         xlim=(-0.5, columns - 0.5),
@@ -151,6 +183,21 @@ def _draw_request(axis: Axes, request: Request, shape: tuple[int, int]) -> None:
         fontsize=10,
     )
     _label_lanes(axis, request.elements, shape)
+
+
+def _draw_cells(axis: Axes, cells: np.ndarray, colours: Sequence[str], left: float, top: float) -> None:
+    """Draw a matrix whose cells hold 0 for white or the position, from 1, of their colour."""
+    rows, columns = cells.shape
+    axis.pcolormesh(
+        np.arange(columns + 1) + left,
+        np.arange(rows + 1) + top,
+        cells,
+        cmap=ListedColormap(["white", *colours]),
+        vmin=0,
+        vmax=len(colours),
+        edgecolors="0.86",
+        linewidth=0.3,
+    )
 
 
 def _label_lanes(axis: Axes, elements: Sequence[tuple[int, int]], shape: tuple[int, int]) -> None:
@@ -174,13 +221,6 @@ def _label_cell(axis: Axes, element: tuple[int, int], text: str, shape: tuple[in
     x, side = (sector + SECTOR_FLOATS, "left") if fits else (sector - 1, "right")
     edge = "top" if row < 2 else "bottom" if row > shape[0] - 3 else "center"
     axis.text(x, row, text, ha=side, va=edge, fontsize=9)
-
-
-def _ceilings(card: GPU) -> tuple[str, float, dict[str, float]]:
-    if card.measured:
-        ceilings = card.measured
-        return "measured", ceilings.fp32, {"DRAM": ceilings.dram_bandwidth, "L2": ceilings.l2_bandwidth}
-    return "published", card.peak_fp32, {"DRAM": card.dram_bandwidth}
 
 
 def _label_slope(axis: Axes, level: str, bandwidth: float, below: bool) -> None:

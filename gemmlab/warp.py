@@ -9,7 +9,7 @@ from gemmlab import emulator
 from gemmlab.emulator import device
 from gemmlab.emulator.instructions import Frame, Site
 from gemmlab.emulator.lanes import WARP, Mask
-from gemmlab.emulator.machine import Observer
+from gemmlab.emulator.observer import Observer
 from gemmlab.gemm import Gemm, inputs
 from gemmlab.ladder import arguments
 from gemmlab.launch import Kernel
@@ -28,7 +28,7 @@ class Request:
 
     array: str
     line: int
-    columns: int
+    row_length: int  # of the array, in elements
     offsets: np.ndarray
 
     @property
@@ -39,8 +39,14 @@ class Request:
     @property
     def elements(self) -> tuple[tuple[int, int], ...]:
         """(row, column) of the element that each active lane wants, in order of lanes."""
-        rows, columns = np.divmod(self._active // FLOAT_BYTES, self.columns)
+        rows, columns = np.divmod(self._active // FLOAT_BYTES, self.row_length)
         return tuple(zip(rows.tolist(), columns.tolist(), strict=True))
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        """How many rows and how many columns of the array the lanes stand in."""
+        rows, columns = map(set, zip(*self.elements, strict=True))
+        return len(rows), len(columns)
 
     @property
     def moved_bytes(self) -> int:
@@ -99,7 +105,7 @@ class _Watcher(Observer):
 
     def __init__(self, block: tuple[int, int, int], warp: int, problem: Gemm, bases: Mapping[str, int]):
         self._block, self._lanes = block, slice(WARP * warp, WARP * (warp + 1))
-        self._columns = {name: columns for name, (_, columns) in problem.shapes.items()}
+        self._row_lengths = {name: columns for name, (_, columns) in problem.shapes.items()}
         self._bases = dict(sorted(bases.items(), key=lambda item: item[1]))
         self.requests: dict[str, list[Request]] = {name: [] for name in bases}
 
@@ -118,4 +124,4 @@ class _Watcher(Observer):
         array = max((name for name in self._bases if self._bases[name] <= wanted[active][0]), key=self._bases.get)
         offsets = np.full(WARP, INACTIVE, np.int64)
         offsets[: len(wanted)] = np.where(active, wanted - self._bases[array], INACTIVE)
-        self.requests[array].append(Request(array, site.line, self._columns[array], offsets))
+        self.requests[array].append(Request(array, site.line, self._row_lengths[array], offsets))

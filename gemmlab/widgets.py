@@ -1,8 +1,10 @@
 """Controls of a rung's tile: each move compiles, checks and counts again. What they call are plain functions."""
 
+import html
+import io
+
 import ipywidgets
 import matplotlib.pyplot as plt
-from IPython.display import display
 
 from gemmlab import backend, launch, nvrtc, plotting, warp
 from gemmlab.gemm import Gemm
@@ -17,28 +19,47 @@ CHECKED = (Gemm(33, 34, 35), Gemm(1, 40, 9), Gemm(40, 1, 9))
 
 
 def block_shape(rung: Rung, source: str | None = None) -> ipywidgets.Widget:
-    """Return sliders of a rung's block, BX and BY, above what `show_block` shows; `source` may be an edited one."""
+    """Return sliders of a rung's block, BX and BY, above its report and a picture; `source` may be an edited one.
+
+    Raises what `block_report` raises for the block that the sliders start at. What a later move raises is shown in
+    place of the report, since Jupyter hides an exception of a slider's callback.
+    """
     sliders = {
         name: ipywidgets.SelectionSlider(
             options=EXTENTS, value=rung.tile[name], description=name, continuous_update=False
         )
         for name in ("BX", "BY")
     }
-    shown = ipywidgets.interactive_output(lambda BX, BY: show_block(rung, BX, BY, source), sliders)
-    return ipywidgets.VBox([*sliders.values(), shown])
+    report, picture = ipywidgets.HTML(), ipywidgets.Image(format="png", layout={"max_width": "1000px"})
+
+    def show(text: str, image: bytes) -> None:
+        report.value = f"<pre>{html.escape(text)}</pre>"
+        picture.value, picture.layout.display = image, "" if image else "none"
+
+    def move(_: object) -> None:
+        try:
+            show(*block_view(rung, *(slider.value for slider in sliders.values()), source))
+        except Exception as error:
+            show(f"{type(error).__name__}: {error}", b"")
+
+    show(*block_view(rung, rung.tile["BX"], rung.tile["BY"], source))
+    for slider in sliders.values():
+        slider.observe(move, "value")
+    return ipywidgets.VBox([*sliders.values(), report, picture])
 
 
-def show_block(rung: Rung, BX: int, BY: int, source: str | None = None) -> None:
-    """Print the report of a block and draw the requests of its first warp; for a block that is refused, say why."""
+def block_view(rung: Rung, BX: int, BY: int, source: str | None = None) -> tuple[str, bytes]:
+    """Return a block's report, and a PNG of its first warp's requests; for one refused, the reason and no picture."""
     refusal = refused(rung, BX, BY)
     if refusal:
-        print(refusal)
-        return
+        return refusal, b""
+    report = block_report(rung, BX, BY, source)
     kernel = launch.of(rung, {"BX": BX, "BY": BY}, source)
-    print(block_report(rung, BX, BY, source))
     figure = plotting.requests({f"BX = {BX}, BY = {BY}": warp.one_step(kernel, PICTURED, STEP)}, PICTURED)
-    display(figure)
+    image = io.BytesIO()
+    figure.savefig(image, format="png")
     plt.close(figure)
+    return report, image.getvalue()
 
 
 def refused(rung: Rung, BX: int, BY: int) -> str | None:
@@ -61,11 +82,11 @@ def block_report(rung: Rung, BX: int, BY: int, source: str | None = None) -> str
     used = nvrtc.resources(kernel.source, kernel.entry, kernel.options, arch)
     step = warp.one_step(kernel, PICTURED, STEP)
     sectors = {name: len(request.sectors) for name, request in step.items()}
-    rows, columns = map(set, zip(*step["C"].elements, strict=True))
+    rows, columns = step["C"].extent
     return "\n".join(
         (
             f"block: {BX} x {BY} = {BX * BY} threads, {-(-BX * BY // architecture(arch).warp_size)} warps",
-            f"the first warp: {len(step['C'].elements)} lanes, {len(rows)} rows x {len(columns)} columns of C",
+            f"the first warp: {len(step['C'].elements)} lanes on {rows} x {columns} outputs (rows x columns) of C",
             f"sectors of its requests: A {sectors['A']}, B {sectors['B']}, C {sectors['C']}; a step of k moves "
             f"{step['A'].moved_bytes + step['B'].moved_bytes} bytes",
             f"correct: {', '.join(f'{p.M} x {p.N} x {p.K}' for p in CHECKED)}, within the error bound",
