@@ -120,10 +120,12 @@ def arrive(barrier: Barrier, registers: list[np.ndarray], mask: np.ndarray, resu
     return [Wait(barrier, int(n), int(c), resume, here & (number == n) & (count == c), vote) for n, c in pairs]
 
 
-def meet(batch: Batch, waits: Sequence[Wait], arrivals: Sequence[Wait]) -> list[tuple[int, Meeting]]:
+def meet(
+    batch: Batch, waits: Sequence[Wait], arrivals: Sequence[Wait], living: Mask
+) -> list[tuple[int, Meeting]]:
     """Numbers of the barriers that have all the threads they want, each with who meets there."""
     waiting = [(w, batch.flat(w.mask)) for w in waits]
-    alive = np.logical_or.reduce([lanes for _, lanes in waiting])
+    alive = batch.active(living)
     found = []
     for number in sorted({w.number for w in waits}):
         here = np.logical_or.reduce([lanes for w, lanes in waiting if w.number == number])

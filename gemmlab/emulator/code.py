@@ -45,10 +45,11 @@ class Exit:
 
 @dataclass(frozen=True)
 class CompiledBlock:
-    """A basic block as steps, and how it is left."""
+    """A basic block as steps, and how it is left; `polls` when it looks at what another thread may change."""
 
     steps: tuple[Step, ...]
     exit: Exit
+    polls: bool
 
 
 @dataclass(frozen=True)
@@ -159,8 +160,14 @@ def _compile(function: Function, symbols: dict[str, tuple[str, int]]) -> Compile
         leave = _exit(last, number, function, code)
         if leave is None:
             body, leave = block.instructions, Exit("next", last.line, (number + 1,))
-        blocks.append(CompiledBlock(tuple(build(i, code) for i in body if i.parts[0] != "nop"), leave))
+        steps = tuple(build(i, code) for i in body if i.parts[0] != "nop")
+        blocks.append(CompiledBlock(steps, leave, any(_polls(i) for i in body)))
     return CompiledFunction(function, code, tuple(blocks), -(-local_bytes // 16) * 16)
+
+
+def _polls(instruction: Instruction) -> bool:
+    name, *parts = instruction.parts
+    return name == "atom" or (name == "ld" and not {"volatile", "relaxed", "acquire"}.isdisjoint(parts))
 
 
 def _exit(last: Instruction, number: int, function: Function, code: Code) -> Exit | None:

@@ -34,8 +34,11 @@ WATCHED_BYTES = ON_CHIP_BYTES // 8
 """The same when observers watch, who may keep several times as much to know each byte."""
 
 PATIENCE = 20_000
-"""Blocks run in a row by one rule before lanes that wait get a turn: a spinning lane must not starve the one that
-would release it."""
+"""Blocks run in a row by one rule before all that have lanes get their turns: a spinning lane must not starve the one
+that would release it."""
+
+POLL = PATIENCE // 50
+"""Blocks that one counts for which looks at a flag."""
 
 STEPS_PER_LOOK = 1000
 
@@ -132,7 +135,7 @@ class Machine:
         blocks = function.blocks
         standing = _Standing({0: mask}, mask)
         pending = standing.pending
-        ticks = steps = 0
+        ticks = steps = turns = 0
         while True:
             if not pending:
                 if standing.warp_waits:
@@ -141,10 +144,14 @@ class Machine:
                     self._release(frame, standing)
                 else:
                     return
-            ticks += 1
-            number = min(pending) if ticks // PATIENCE % 2 == 0 else max(pending)
+            if ticks > PATIENCE:
+                ticks, turns = 0, turns + 1
+                if standing.waits:
+                    self._release(frame, standing)
+            number = min(pending) if turns % 2 == 0 else sorted(pending)[ticks % len(pending)]
             mask = pending.pop(number)
             block = blocks[number]
+            ticks += POLL + 1 if block.polls else 1
             steps += 1 + len(block.steps)
             if steps > STEPS_PER_LOOK:
                 steps = 0
@@ -245,12 +252,13 @@ class Machine:
             observer.warp_met(frame, line, mask)
 
     def _release(self, frame: Frame, standing: _Standing) -> None:
-        """Nobody can run: let every block go on whose barrier has all the threads that it wants."""
+        """Let every block go on whose barrier has all the threads that it wants."""
         batch = frame.batch
-        for observer in frame.observers:
-            observer.stopped(frame, standing.waits, standing.left)
-        meetings = meet(batch, standing.waits, standing.arrivals)
-        if not meetings:
+        if not standing.pending:
+            for observer in frame.observers:
+                observer.stopped(frame, standing.waits, standing.left)
+        meetings = meet(batch, standing.waits, standing.arrivals, standing.living)
+        if not meetings and not standing.pending:
             raise KernelFault(deadlock(batch, standing.waits[0]))
         for number, meeting in meetings:
             for observer in frame.observers:

@@ -152,14 +152,15 @@ class Publications:
                 self.learned[block] = now
         self.clock.tick()
 
-    def ordered(self, block: np.ndarray, when: np.ndarray, later: np.ndarray) -> np.ndarray:
-        """Whether what `block` did at a time came before what block `later` does now; all are (n,)."""
+    def ordered(self, block: np.ndarray, when: np.ndarray, later: np.ndarray, atomic: bool) -> np.ndarray:
+        """Whether what `block` did at a time came before what block `later` does now; all are (n,). An `atomic` access
+        need not be fenced: it comes before whatever learns of it."""
         cases, which = np.unique(np.stack([block, when, later]), axis=1, return_inverse=True)
-        return np.array([self._ordered(*case) for case in cases.T.tolist()], bool)[which]
+        return np.array([self._ordered(*case, atomic) for case in cases.T.tolist()], bool)[which]
 
-    def _ordered(self, block: int, when: int, later: int) -> bool:
+    def _ordered(self, block: int, when: int, later: int, atomic: bool) -> bool:
         learned = self.learned.get(later, 0)
         return any(
-            at <= learned and when < (by_block if block == later else by_all)
+            at <= learned and (when < (by_block if block == later else by_all) or (atomic and at <= when <= learned))
             for at, by_all, by_block in self.published.get(block, ())
         )

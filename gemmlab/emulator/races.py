@@ -160,8 +160,8 @@ class Races(Observer):
                 readers.add(span.at, span.low, span.high, note.when, note.site, self._concurrency(watched))
         watched.forget_notes()
 
-    def _concurrency(self, watched: Watched) -> Concurrent:
-        """Whether an access at some position by `who` at a time is unordered with one by `lane` now."""
+    def _concurrency(self, watched: Watched, atomic: bool = False) -> Concurrent:
+        """Whether an access (`atomic` ones) at some position by `who` at a time is unordered with one by `lane` now."""
         ordering, own = self._ordering, watched.own
         threads, length = self._batch.threads, watched.shadow.length
         first_block, blocks = self._first_lane // threads, self._batch.blocks
@@ -178,7 +178,7 @@ class Races(Observer):
                 inside = running & (when >= ordering.known(row, lane % threads, who % threads))
                 found = (who != lane) & (inside | (block != other))
             if self._publications.fenced and found.any():
-                found[found] = ~self._publications.ordered(other[found], when[found], block[found])
+                found[found] = ~self._publications.ordered(other[found], when[found], block[found], atomic)
             return found
 
         return concurrent
@@ -187,9 +187,9 @@ class Races(Observer):
         self, frame: Frame, watched: Watched, against: list[Records], recent: int, number: int, span: Span
     ) -> None:
         """Report the accesses recorded since `recent` that the lanes of a span conflict with."""
-        concurrent = self._concurrency(watched)
-        found = []
+        found, atomics = [], watched.shadow.atomics
         for records in against:
+            concurrent = self._concurrency(watched, atomics is not None and records in (atomics.low, atomics.high))
             chosen = np.flatnonzero(records.when[span.at] >= recent)
             if not chosen.size:
                 continue
