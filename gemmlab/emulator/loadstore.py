@@ -34,7 +34,7 @@ from .ptx import Address, Instruction, Register, Symbol
 SPACES = {"global": "global", "shared": "shared", "shared::cta": "shared", "local": "local", "const": "global"}
 ORDERS = ("volatile", "relaxed", "acquire", "release", "acq_rel")
 _WINDOWS = {"shared": (SHARED_WINDOW, LOCAL_WINDOW), "local": (LOCAL_WINDOW, GLOBAL_BASE)}
-U64 = DTYPES["u64"]
+U32, U64 = DTYPES["u32"], DTYPES["u64"]
 
 
 def memory_of(frame: Frame, space: str):
@@ -50,6 +50,11 @@ def address_of(operand: Address, instruction: Instruction, code: Code) -> Read:
     base = read(operand.base, U64, instruction, code)
     if operand.offset == 0:
         return base
+    if code.function.registers.get(operand.base.name, "")[1:] == "32":
+        # a 32-bit address wraps at 32 bits, so that a negative index may stand in the register
+        narrow = read(operand.base, U32, instruction, code)
+        offset = np.uint32(operand.offset % (1 << 32))
+        return lambda registers: (narrow(registers) + offset).astype(U64)
     offset = np.uint64(operand.offset % (1 << 64))
     return lambda registers: base(registers) + offset
 
