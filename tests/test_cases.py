@@ -298,7 +298,7 @@ def test_41_an_array_that_was_never_filled_makes_them_a_hazard():
     launch = Launch(case(41))
     launch.args[2] = cp.empty((32, 32), np.float32)
     (hazard,) = launch.trace().hazards
-    assert (hazard.kind, hazard.array, hazard.count, hazard.line) == ("uninitialized", "C", 768, 8)
+    assert (hazard.kind, hazard.array, hazard.count, hazard.line) == ("uninitialized", "C", 768, 7)
     assert "768 of 1,024 elements of C were never written, the first is C[8, 0]" in hazard.message
 
 
