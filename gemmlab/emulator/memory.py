@@ -183,13 +183,13 @@ class GlobalMemory:
         allocation, index = self._locate(address, mask, width)
         if allocation is not None:
             shape = np.broadcast_shapes(index.shape, values.shape, (1,) * RANK if mask is None else mask.shape)
-            index, values = np.broadcast_to(index, shape), np.broadcast_to(values, shape)
+            index, stored = np.broadcast_to(index, shape), np.broadcast_to(values, shape)
             if mask is not None:
                 active = np.broadcast_to(mask, shape)
-                index, values = index[active], values[active]
+                index, stored = index[active], stored[active]
             if index.size == 0 or int(index.max()) < allocation.view(width).size:
                 allocation.stores += 1
-                allocation.view(width)[index] = values
+                allocation.view(width)[index] = stored
                 return
         shape = np.broadcast_shapes(address.shape, values.shape, (1,) * RANK if mask is None else mask.shape)
         values = np.broadcast_to(values, shape)
