@@ -1,6 +1,6 @@
 """Barriers of a block: their PTX forms, the lanes parked at them, and when they let go.
 
-PTX ISA, "Parallel Synchronization and Communication Instructions: bar, barrier, bar.warp.sync". A barrier counts
+PTX ISA, "Parallel Synchronization and Communication Instructions: bar, barrier". A barrier counts
 warps: any arrived lane counts its whole warp. Threads that have returned are no longer wanted (Volta and later).
 """
 
@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from .faults import Hazard
-from .instructions import DTYPES, Code, Read, UnsupportedInstruction, destination, merge, read
+from .instructions import DTYPES, Code, Read, UnsupportedInstruction, destination, merge, read, read_predicate
 from .lanes import WARP, Batch, Mask
-from .ptx import Instruction, Operand, Register, Symbol
+from .ptx import Instruction
 
 _COMBINE = {"popc": lambda votes, went: votes.sum(axis=1),
             "or": lambda votes, went: votes.any(axis=1),
@@ -57,15 +57,6 @@ class Wait:
 
 
 @dataclass(frozen=True)
-class WarpWait:
-    """Lanes at a warp-level barrier that others of their warp have not reached."""
-
-    line: int
-    resume: int
-    mask: np.ndarray
-
-
-@dataclass(frozen=True)
 class Left:
     """Lanes that returned, and the line that sent them away."""
 
@@ -98,14 +89,7 @@ def form(instruction: Instruction, code: Code) -> Barrier:
     number, *count = (read(o, DTYPES["u32"], instruction, code) for o in operands)
     reduction = next(p for p in parts if p in _COMBINE)
     return Barrier(instruction.line, number, count[0] if count else None, True, aligned, reduction,
-                   _vote(vote, instruction, code), destination(result, instruction, code))
-
-
-def _vote(operand: Operand, instruction: Instruction, code: Code) -> Read:
-    if isinstance(operand, Symbol) and operand.name.startswith("!"):
-        get = read(Register(operand.name[1:]), DTYPES["pred"], instruction, code)
-        return lambda registers: ~get(registers)
-    return read(operand, DTYPES["pred"], instruction, code)
+                   read_predicate(vote, instruction, code), destination(result, instruction, code))
 
 
 def arrive(barrier: Barrier, registers: list[np.ndarray], mask: np.ndarray, resume: int) -> list[Wait]:
@@ -155,20 +139,6 @@ def write_reduction(wait: Wait, value: np.ndarray, registers: list[np.ndarray], 
     held = registers[wait.barrier.result]
     registers[wait.barrier.result] = merge(mask, value.astype(held.dtype), held)
 
-
-def complete(batch: Batch, mask: Mask, members: np.ndarray, living: Mask) -> bool:
-    """Whether every warp that has a lane here has all its living members (a lattice of 32-bit lane masks) here."""
-    if mask is None:
-        return True
-    here = batch.flat(mask)
-    lane = np.uint32(1) << (np.arange(batch.threads, dtype=np.uint32) % np.uint32(WARP))
-    wanted = (batch.flat(members) & lane) != 0
-    if living is not None:
-        wanted = wanted & batch.flat(living)
-    starts = np.arange(0, batch.threads, WARP)
-    used = np.logical_or.reduceat(here, starts, axis=1)
-    missing = np.logical_or.reduceat(wanted & ~here, starts, axis=1)
-    return not (used & missing).any()
 
 
 def deadlock(batch: Batch, wait: Wait) -> Hazard:

@@ -11,6 +11,7 @@ import numpy as np
 from . import (  # noqa: F401  (each registers its opcodes)
     arithmetic,
     asynchronous,
+    atomics,
     bits,
     comparisons,
     conversions,
@@ -18,20 +19,23 @@ from . import (  # noqa: F401  (each registers its opcodes)
     loadstore,
     matrix,
     moves,
+    printf,
     simd,
     wmma,
 )
 from .barriers import Barrier, form
-from .instructions import DTYPES, Code, Read, Step, UnsupportedInstruction, build, guard, read
+from .calls import function_addresses, inline, names_of
+from .instructions import DTYPES, Code, Step, UnsupportedInstruction, build, guard, read
 from .layout import SharedLayout, shared_layout
 from .memory import Allocation, GlobalMemory
-from .ptx import Address, Function, Instruction, Module, Operand, Symbol, Variable, Vector
+from .ptx import Address, Function, Instruction, Module, Symbol, Variable
+from .warps import Exchange, exchange_of
 
 
 @dataclass(frozen=True)
 class Exit:
-    """How a block is left. `kind` is 'next', 'jump', 'table', 'return', 'barrier' or 'warp-barrier'; `targets` are
-    blocks' indices, `lanes` the guard's reader or None, `members` the lane mask that a warp-level barrier names.
+    """How a block is left. `kind` is 'next', 'jump', 'table', 'return', 'barrier' or 'warp'; `targets` are blocks'
+    indices, `lanes` the guard's reader or None.
     """
 
     kind: str
@@ -40,7 +44,7 @@ class Exit:
     lanes: Callable | None = None
     selector: Callable | None = None
     barrier: Barrier | None = None
-    members: Read | None = None
+    exchange: Exchange | None = None
 
 
 @dataclass(frozen=True)
@@ -70,19 +74,24 @@ class CompiledFunction:
 
 @dataclass(frozen=True)
 class Program:
-    """A kernel ready to run: it and the functions that it calls by name, its shared arrays, and its module's global
-    variables.
+    """A kernel ready to run, its shared arrays, its module's global variables, and room in global memory for those of
+    its parameters whose address it takes, by name.
     """
 
-    kernel: str
-    functions: dict[str, CompiledFunction]
+    kernel: CompiledFunction
     shared: SharedLayout
     variables: tuple[Allocation, ...]
+    parameters: dict[str, Allocation]
 
     @property
     def local_bytes(self) -> int:
         """Bytes of local memory of a thread."""
-        return sum(f.local_bytes for f in self.functions.values())
+        return self.kernel.local_bytes
+
+    def pass_parameters(self, parameters: dict[str, np.ndarray]) -> None:
+        """Put the bytes of a launch where addresses of parameters lead."""
+        for name, allocation in self.parameters.items():
+            allocation.buffer[:] = parameters[name]
 
 
 def compile_kernel(module: Module, kernel: str, memory: GlobalMemory) -> Program:
@@ -91,37 +100,28 @@ def compile_kernel(module: Module, kernel: str, memory: GlobalMemory) -> Program
     Raises:
         UnsupportedInstruction: an instruction of the kernel or of a function it calls is not emulated.
     """
-    functions, names = _reached(module, kernel)
-    symbols: dict[str, tuple[str, int]] = {}
+    function = inline(module, kernel)
+    names = _reached(module, function)
+    symbols = {name: ("function", address) for name, address in function_addresses(module).items()}
     allocations = _place_globals(module, names, memory, symbols)
-    own = [v for f in functions for v in f.variables if v.space == "shared"]
-    layout = shared_layout([v for v in module.variables if v.space == "shared" and v.name in names] + own)
+    parameters = _place_parameters(function, names, memory, symbols)
+    shared = [v for v in (*module.variables, *function.variables) if v.space == "shared"]
+    layout = shared_layout([v for v in shared if v.name in names or v in function.variables])
     symbols.update((name, ("shared", offset)) for name, offset in layout.offsets.items())
-    return Program(kernel, {f.name: _compile(f, symbols) for f in functions}, layout, allocations)
+    return Program(_compile(function, symbols), layout, allocations, parameters)
 
 
-def _reached(module: Module, kernel: str) -> tuple[list[Function], set[str]]:
-    """The kernel and every function it may call, and every name that they or the variables they name mention."""
-    functions, names, ahead = [], set(), [kernel]
-    initial = {v.name: {i for i in v.initial if isinstance(i, str)} for v in module.variables}
+def _reached(module: Module, function: Function) -> set[str]:
+    """Every name that a function mentions, other than by loading a parameter, or that variables it mentions hold."""
+    instructions = [i for b in function.blocks for i in b.instructions if i.parts[:2] != ("ld", "param")]
+    names, ahead = set(), [name for i in instructions for o in i.operands for name in names_of(o)]
+    initial = {v.name: [a.base.name for a in v.initial if isinstance(a, Address)] for v in module.variables}
     while ahead:
         name = ahead.pop()
-        if name in names:
-            continue
-        names.add(name)
-        ahead.extend(initial.get(name, ()))
-        function = module.functions.get(name)
-        if function is not None:
-            functions.append(function)
-            ahead.extend(n for b in function.blocks for i in b.instructions for o in i.operands for n in _names(o))
-    return functions, names
-
-
-def _names(operand: Operand) -> list[str]:
-    if isinstance(operand, Vector):
-        return [name for item in operand.items for name in _names(item)]
-    base = operand.base if isinstance(operand, Address) else operand
-    return [base.name] if isinstance(base, Symbol) else []
+        if name not in names:
+            names.add(name)
+            ahead.extend(initial.get(name, ()))
+    return names
 
 
 def _place_globals(
@@ -141,9 +141,18 @@ def _place_globals(
 def _initial_bytes(variable: Variable, symbols: dict[str, tuple[str, int]]) -> np.ndarray:
     """The initialiser's bytes, zero-extended to the variable's size (C++: static storage starts at zero)."""
     size = variable.element_bytes
-    values = [symbols[v][1] if isinstance(v, str) else v for v in variable.initial]
+    values = [symbols[v.base.name][1] + v.offset if isinstance(v, Address) else v for v in variable.initial]
     raw = b"".join((v % (1 << 8 * size)).to_bytes(size, "little") for v in values)
     return np.frombuffer(raw.ljust(max(variable.bytes, 1), b"\0"), np.uint8)
+
+
+def _place_parameters(
+    function: Function, names: set[str], memory: GlobalMemory, symbols: dict[str, tuple[str, int]]
+) -> dict[str, Allocation]:
+    """Room in global memory for the parameters whose address the kernel takes."""
+    placed = {p.name: memory.allocate(p.bytes, p.name) for p in function.parameters if p.name in names}
+    symbols.update((name, ("global", allocation.base)) for name, allocation in placed.items())
+    return placed
 
 
 def _compile(function: Function, symbols: dict[str, tuple[str, int]]) -> CompiledFunction:
@@ -183,9 +192,8 @@ def _exit(last: Instruction, number: int, function: Function, code: Code) -> Exi
         return Exit("table", last.line, targets, lanes, selector)
     if name in ("ret", "exit"):
         return Exit("return", last.line, follow, lanes)
-    if name in ("bar", "barrier") and "warp" in last.parts:
-        members = read(last.operands[0], DTYPES["u32"], last, code)
-        return Exit("warp-barrier", last.line, follow, lanes, members=members)
+    if last.warp_wide or (name == "bar" and "warp" in last.parts):
+        return Exit("warp", last.line, follow, lanes, exchange=exchange_of(last, code))
     if name in ("bar", "barrier"):
         return Exit("barrier", last.line, follow, lanes, barrier=form(last, code))
     return None

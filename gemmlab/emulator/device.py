@@ -9,7 +9,7 @@ from math import prod
 
 from gemmlab import gpus, nvrtc
 
-from . import arguments, limits, ptx
+from . import arguments, limits, parser, ptx
 from .arrays import MEMORY
 from .code import Program, compile_kernel
 from .faults import Hazard, KernelFault
@@ -46,7 +46,7 @@ def time_limit(seconds: float | None = None) -> float:
 
 @functools.lru_cache(maxsize=128)
 def _module(source: str, options: tuple[str, ...], arch: str) -> ptx.Module:
-    return ptx.parse(nvrtc.compile_ptx(source, options, arch))
+    return parser.parse(nvrtc.compile_ptx(source, options, arch))
 
 
 @functools.lru_cache(maxsize=128)
@@ -90,7 +90,7 @@ class RawKernel:
     @property
     def function(self) -> ptx.Function:
         """The kernel as its PTX declares it."""
-        return self.program.functions[self.name].function
+        return self.program.kernel.function
 
     @property
     def resources(self) -> nvrtc.KernelResources:

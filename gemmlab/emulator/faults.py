@@ -18,6 +18,7 @@ KINDS = (
     "bad-argument",
     "launch",
     "timeout",
+    "trap",
     "aliasing",
 )
 """Kinds of findings. All but the last are errors; 'aliasing' is legal and hardly ever meant."""

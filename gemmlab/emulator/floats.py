@@ -44,7 +44,9 @@ def canonical(value: np.ndarray) -> np.ndarray:
 
 def flush(value: np.ndarray) -> np.ndarray:
     """Subnormals to zero of the same sign (.ftz)."""
-    return np.where(np.abs(value) < np.finfo(value.dtype).tiny, np.copysign(value.dtype.type(0), value), value)
+    magnitude = np.abs(value)
+    small = (magnitude < np.finfo(value.dtype).tiny) & (magnitude > 0)
+    return np.where(small, np.copysign(value.dtype.type(0), value), value) if small.any() else value
 
 
 def saturate(value: np.ndarray) -> np.ndarray:

@@ -19,19 +19,28 @@ from .instructions import (
     Site,
     Step,
     UnsupportedInstruction,
-    destination,
     dtype_of,
     merge,
     opcode,
+    outputs_of,
     read,
     registers_of,
     resize,
 )
 from .lanes import Mask, both
 from .memory import GLOBAL_BASE, LOCAL_WINDOW, SHARED_WINDOW, Fault
-from .ptx import Address, Instruction, Register, Symbol
+from .parameters import load_parameter, store_parameter
+from .ptx import Address, Instruction, Symbol
 
-SPACES = {"global": "global", "shared": "shared", "shared::cta": "shared", "local": "local", "const": "global"}
+SPACES = {
+    "global": "global",
+    "shared": "shared",
+    "shared::cta": "shared",
+    "local": "local",
+    "const": "global",
+    "param": "global",
+    "param::entry": "global",
+}
 ORDERS = ("volatile", "relaxed", "acquire", "release", "acq_rel")
 _WINDOWS = {"shared": (SHARED_WINDOW, LOCAL_WINDOW), "local": (LOCAL_WINDOW, GLOBAL_BASE)}
 U32, U64 = DTYPES["u32"], DTYPES["u64"]
@@ -83,7 +92,13 @@ def access(site: Site, frame: Frame, address: np.ndarray, mask: Mask) -> None:
 
 
 def load(site: Site, frame: Frame, address: np.ndarray, mask: Mask) -> np.ndarray:
+    """Tell observers of a read and carry it out."""
     access(site, frame, address, mask)
+    return unwatched_load(site, frame, address, mask)
+
+
+def unwatched_load(site: Site, frame: Frame, address: np.ndarray, mask: Mask) -> np.ndarray:
+    """Read what is no traffic, such as a parameter."""
     report: Callable[[Fault], None] = lambda found: frame.fault(site, found)  # noqa: E731
     return memory_of(frame, site.space).read(frame.batch, address, mask, site.bytes, report)
 
@@ -116,32 +131,38 @@ def _form(instruction: Instruction) -> tuple[str | None, int, np.dtype]:
     parts = instruction.parts[1:-1]
     space = next((p for p in parts if p in SPACES or p.startswith("param")), None)
     count = next((int(p[1:]) for p in parts if p in ("v2", "v4")), 1)
-    if "v8" in parts or any(p.startswith("shared::cluster") for p in parts):
+    dtype = dtype_of(instruction, instruction.parts[-1])
+    if "v8" in parts or count * dtype.itemsize > 16:
+        raise UnsupportedInstruction(instruction, "accesses of more than 16 bytes a lane are not emulated")
+    if "shared::cluster" in parts or "async" in parts:
         raise UnsupportedInstruction(instruction)
-    return space, count, dtype_of(instruction, instruction.parts[-1])
+    return space, count, dtype
 
 
 @opcode("ld", "ldu")
 def ld(instruction: Instruction, code: Code) -> Step:
     space, count, dtype = _form(instruction)
-    if space is not None and space.startswith("param"):
-        return _load_parameter(instruction, code, count, dtype)
-    outputs = [destination(r, instruction, code) for r in registers_of(instruction.operands[0])]
+    in_parameters = space is not None and space.startswith("param")
+    if in_parameters and isinstance(instruction.operands[1].base, Symbol):
+        return load_parameter(instruction, code, count, dtype)
+    outputs = outputs_of(instruction.operands[0], instruction, code)
     address = address_of(instruction.operands[1], instruction, code)
     sites = _sites("ld", instruction, dtype.itemsize * count)
     fixed = sites[SPACES[space]] if space else None
+    fetch = unwatched_load if in_parameters else load
 
     def step(frame: Frame, mask: Mask) -> None:
         where = address(frame.registers)
         if fixed is not None:
-            write_back(frame, load(fixed, frame, where, mask), mask)
+            write_back(frame, fetch(fixed, frame, where, mask), mask)
             return
         for name, offset, lanes in by_space(frame, where, mask):
             write_back(frame, load(sites[name], frame, offset, lanes), lanes)
 
     def write_back(frame: Frame, value: np.ndarray, mask: Mask) -> None:
         for index, element in zip(outputs, split(value, dtype, count), strict=True):
-            _put(frame, index, element, mask)
+            if index is not None:
+                _put(frame, index, element, mask)
 
     return step
 
@@ -158,7 +179,7 @@ def _put(frame: Frame, index: int, value: np.ndarray, mask: Mask) -> None:
 def st(instruction: Instruction, code: Code) -> Step:
     space, count, dtype = _form(instruction)
     if space is not None and space.startswith("param"):
-        return _store_parameter(instruction, code, count, dtype)
+        return store_parameter(instruction, code, count, dtype)
     bits = UNSIGNED[dtype.itemsize]
     values = [read(r, bits, instruction, code) for r in registers_of(instruction.operands[1])]
     address = address_of(instruction.operands[0], instruction, code)
@@ -181,38 +202,3 @@ def _sites(kind: str, instruction: Instruction, width: int) -> dict[str, Site]:
     order = next((p for p in instruction.parts if p in ORDERS), "")
     spaces = ("global", "shared", "local")
     return {space: Site(f"{kind}.{space}", space, width, instruction.line, order) for space in spaces}
-
-
-def _load_parameter(instruction: Instruction, code: Code, count: int, dtype: np.dtype) -> Step:
-    outputs = [destination(r, instruction, code) for r in registers_of(instruction.operands[0])]
-    source = instruction.operands[1]
-    if isinstance(source.base, Register):
-        raise UnsupportedInstruction(instruction, "a parameter addressed through a register is not emulated")
-    name = source.base.name
-
-    def step(frame: Frame, mask: Mask) -> None:
-        for i, index in enumerate(outputs):
-            offset = source.offset + i * dtype.itemsize
-            if name in frame.parameters:
-                raw = frame.parameters[name][offset : offset + dtype.itemsize]
-                value = raw.view(dtype).reshape((1,) * 6)
-            else:
-                value = frame.arguments[name, offset].view(dtype)
-            _put(frame, index, value, mask)
-
-    return step
-
-
-def _store_parameter(instruction: Instruction, code: Code, count: int, dtype: np.dtype) -> Step:
-    bits = UNSIGNED[dtype.itemsize]
-    values = [read(r, bits, instruction, code) for r in registers_of(instruction.operands[1])]
-    target = instruction.operands[0]
-
-    def step(frame: Frame, mask: Mask) -> None:
-        for i, get in enumerate(values):
-            key = (target.base.name, target.offset + i * bits.itemsize)
-            value = get(frame.registers)
-            old = frame.arguments.get(key)
-            frame.arguments[key] = value if mask is None or old is None else merge(mask, value, old)
-
-    return step

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from .barriers import Left, Wait, WarpWait, arrive, complete, deadlock, meet, reduced, write_reduction
+from .barriers import Left, arrive, deadlock, meet, reduced, write_reduction
 from .code import CompiledFunction, Exit, Program
 from .faults import Hazard, KernelFault, access_hazard
 from .instructions import SPECIAL_REGISTERS, Frame, Site
@@ -22,6 +22,8 @@ from .layout import Region
 from .memory import Fault, GlobalMemory
 from .observer import Observer
 from .onchip import BlockMemory, ThreadMemory
+from .standing import Standing
+from .warps import WarpWait, carry_out, ready, stranded
 
 LANES = 1 << 14
 """Lanes that run together: enough to amortise Python, few enough that a value stays in cache (at twice as many a
@@ -41,33 +43,6 @@ POLL = PATIENCE // 50
 """Blocks that one counts for which looks at a flag."""
 
 STEPS_PER_LOOK = 1000
-
-
-@dataclass
-class _Standing:
-    """Where the lanes of one activation stand: at which block, at which barriers, or gone."""
-
-    pending: dict[int, Mask]
-    entered: Mask
-    waits: list[Wait] = field(default_factory=list)
-    arrivals: list[Wait] = field(default_factory=list)
-    warp_waits: list[WarpWait] = field(default_factory=list)
-    left: list[Left] = field(default_factory=list)
-
-    def go(self, target: int, mask: Mask) -> None:
-        """Add lanes to those that stand at a block."""
-        if target in self.pending:
-            other = self.pending[target]
-            mask = None if mask is None or other is None else mask | other
-        self.pending[target] = None if mask is None or mask.all() else mask
-
-    @property
-    def living(self) -> Mask:
-        """Lanes that have not returned."""
-        living = self.entered
-        for gone in self.left:
-            living = both(living, ~gone.mask)
-        return living
 
 
 @dataclass
@@ -91,7 +66,8 @@ class Machine:
     ) -> None:
         """Run the kernel over a grid; grid and block are (x, y, z), parameters the raw bytes of each by name."""
         self._deadline = time.monotonic() + self.seconds
-        function = self.program.functions[self.program.kernel]
+        function = self.program.kernel
+        self.program.pass_parameters(parameters)
         regions = self.program.shared.regions(dynamic_shared)
         threads = block[0] * block[1] * block[2]
         per_block = (regions[-1].end if regions else 0) + threads * function.local_bytes
@@ -133,21 +109,15 @@ class Machine:
     def execute(self, function: CompiledFunction, frame: Frame, mask: Mask) -> None:
         """Run a function from its first block until every lane of the mask has returned."""
         blocks = function.blocks
-        standing = _Standing({0: mask}, mask)
+        standing = Standing({0: mask}, mask)
         pending = standing.pending
         ticks = steps = turns = 0
         while True:
-            if not pending:
-                if standing.warp_waits:
-                    self._release_warps(frame, standing)
-                elif standing.waits:
-                    self._release(frame, standing)
-                else:
+            if not pending or ticks > PATIENCE:
+                ticks, turns = 0, turns + (1 if pending else 0)
+                self._let_go(frame, standing)
+                if not pending:
                     return
-            if ticks > PATIENCE:
-                ticks, turns = 0, turns + 1
-                if standing.waits:
-                    self._release(frame, standing)
             number = min(pending) if turns % 2 == 0 else sorted(pending)[ticks % len(pending)]
             mask = pending.pop(number)
             block = blocks[number]
@@ -174,7 +144,7 @@ class Machine:
             )
 
     def _leave(
-        self, leave: Exit, function: CompiledFunction, frame: Frame, mask: Mask, standing: _Standing
+        self, leave: Exit, function: CompiledFunction, frame: Frame, mask: Mask, standing: Standing
     ) -> None:
         """Send the lanes of a finished block on."""
 
@@ -210,16 +180,13 @@ class Machine:
                 lanes = both(mask, selector == value)
                 if lanes.any():
                     go(target, lanes)
-        elif leave.kind == "warp-barrier":
-            if complete(frame.batch, mask, leave.members(frame.registers), standing.living):
-                self._warp_met(frame, leave.line, mask)
-                standing.go(leave.targets[0], mask)
-            else:
-                standing.warp_waits.append(WarpWait(leave.line, leave.targets[0], mask))
+        elif leave.kind == "warp":
+            standing.warp_waits.append(WarpWait(leave.exchange, leave.targets[0], mask))
+            self._exchange(frame, standing, standing.warp_waits[-1:])
         else:
             self._at_barrier(leave, frame, mask, standing)
 
-    def _at_barrier(self, leave: Exit, frame: Frame, mask: Mask, standing: _Standing) -> None:
+    def _at_barrier(self, leave: Exit, frame: Frame, mask: Mask, standing: Standing) -> None:
         barrier, resume = leave.barrier, leave.targets[-1]
         waits = arrive(barrier, frame.registers, _full(mask), resume)
         if not barrier.waits:
@@ -239,27 +206,47 @@ class Machine:
         else:
             standing.waits.extend(waits)
 
-    def _release_warps(self, frame: Frame, standing: _Standing) -> None:
-        """Nobody can run, so whoever is to come to a warp-level barrier has come."""
-        parked, standing.warp_waits = standing.warp_waits, []
-        mask = np.logical_or.reduce([frame.batch.flat(w.mask) for w in parked]).reshape(frame.batch.shape)
-        self._warp_met(frame, parked[0].line, mask)
-        for wait in parked:
-            standing.go(wait.resume, wait.mask)
+    def _let_go(self, frame: Frame, standing: Standing) -> None:
+        """Let lanes go on that wait for nobody any more. Where nobody can run and none is let go, none ever will be."""
+        stuck = not standing.pending
+        if self._release_warps(frame, standing) or (standing.waits and self._release(frame, standing, stuck)):
+            return
+        if stuck and standing.warp_waits:
+            raise KernelFault(stranded(frame, standing.warp_waits[0], standing.waits))
+        if stuck and standing.waits:
+            raise KernelFault(deadlock(frame.batch, standing.waits[0]))
 
-    def _warp_met(self, frame: Frame, line: int, mask: Mask) -> None:
+    def _release_warps(self, frame: Frame, standing: Standing) -> bool:
+        """Let lanes go on from warp-wide instructions where all that they wait for have come, wherever they stand."""
+        freed = False
+        for form in {w.exchange.form for w in standing.warp_waits}:
+            freed |= self._exchange(frame, standing, [w for w in standing.warp_waits if w.exchange.form == form])
+        return freed
+
+    def _exchange(self, frame: Frame, standing: Standing, waits: list[WarpWait]) -> bool:
+        """Carry out a warp-wide instruction for those lanes whose warp is there, and send them on."""
+        lanes = ready(frame, waits, None if waits[0].mask is None else standing.living)
+        if lanes is not None and not lanes.any():
+            return False
+        carry_out(frame, waits, lanes)
         for observer in frame.observers:
-            observer.warp_met(frame, line, mask)
+            observer.warp_met(frame, waits[0].line, lanes)
+        standing.warp_waits = [w for w in standing.warp_waits if w not in waits]
+        for wait in waits:
+            going = both(wait.mask, lanes)
+            if going is None or going.any():
+                standing.go(wait.resume, going)
+            if lanes is not None and (wait.mask & ~lanes).any():
+                standing.warp_waits.append(wait.with_lanes(wait.mask & ~lanes))
+        return True
 
-    def _release(self, frame: Frame, standing: _Standing) -> None:
+    def _release(self, frame: Frame, standing: Standing, stuck: bool) -> bool:
         """Let every block go on whose barrier has all the threads that it wants."""
         batch = frame.batch
-        if not standing.pending:
+        if stuck:
             for observer in frame.observers:
                 observer.stopped(frame, standing.waits, standing.left)
         meetings = meet(batch, standing.waits, standing.arrivals, standing.living)
-        if not meetings and not standing.pending:
-            raise KernelFault(deadlock(batch, standing.waits[0]))
         for number, meeting in meetings:
             for observer in frame.observers:
                 observer.met(frame, meeting)
@@ -273,26 +260,12 @@ class Machine:
                     write_reduction(wait, value, frame.registers, lanes)
                 if lanes.any():
                     standing.go(wait.resume, lanes)
-            standing.waits = _without(standing.waits, number, went)
-            standing.arrivals = _without(standing.arrivals, number, meeting.arrived.reshape(batch.shape))
+            standing.gone(number, went, meeting.arrived.reshape(batch.shape))
+        return bool(meetings)
 
     def fault(self, site: Site, batch: Batch, found: Fault) -> None:
         """Turn what a checked access found into a hazard."""
         self.on_fault(access_hazard(site.op, site.line, batch, found))
-
-    def call(self, name: str, frame: Frame, arguments: dict[tuple[str, int], np.ndarray], mask: Mask) -> Frame:
-        """Run a function that was not inlined on the lanes of the mask; its frame holds what it returned."""
-        function = self.program.functions[name]
-        callee = self.frame(function, frame.batch, frame.shared, frame.local, {})
-        callee.arguments.update(arguments)
-        self.execute(function, callee, mask)
-        return callee
-
-
-def _without(waits: list[Wait], number: int, gone: np.ndarray) -> list[Wait]:
-    """Waits less the lanes that a barrier let go."""
-    kept = [w if w.number != number else w.with_lanes(w.mask & ~gone) for w in waits]
-    return [w for w in kept if w.mask.any()]
 
 
 def _full(mask: Mask) -> np.ndarray:

@@ -1,19 +1,16 @@
-"""PTX text to instructions and basic blocks.
+"""A PTX program as data: functions, basic blocks, instructions and their operands, variables.
 
-Reads what NVRTC emits (PTX ISA, "Syntax" and "Directives"): kernels and functions, their parameters, registers and
-variables, and instructions tied to source lines by `.loc`. What an instruction does is decided elsewhere; here an
-unknown opcode is only text.
+`parser` makes it from text and `calls` puts the functions that a kernel calls into it. What an instruction does is
+decided elsewhere: here an unknown opcode is only text. PTX ISA, "Syntax" and "Directives".
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-
-ENDS_BLOCK = ("bra", "brx", "ret", "exit", "bar", "barrier", "trap")
+from dataclasses import dataclass
 
 _TYPE_BYTES = {"pred": 1, "8": 1, "16": 2, "32": 4, "64": 8, "128": 16, "16x2": 4}
+_ENDS_BLOCK = {"bra", "brx", "call", "ret", "exit", "bar", "barrier"}
+_WARP_WIDE = {"shfl", "vote", "match", "redux", "elect"}
 
 
 class PtxError(Exception):
@@ -82,6 +79,16 @@ class Instruction:
     def opcode(self) -> str:
         return ".".join(self.parts)
 
+    @property
+    def warp_wide(self) -> bool:
+        """Whether the lanes that its last operand names wait for each other here and exchange values."""
+        return self.parts[0] in _WARP_WIDE
+
+    @property
+    def ends_block(self) -> bool:
+        """Whether lanes may go elsewhere from here, or have to wait."""
+        return self.parts[0] in _ENDS_BLOCK or self.warp_wide
+
 
 class UnsupportedInstruction(PtxError):
     """An instruction that the emulator does not run; the message names it and its source line."""
@@ -102,14 +109,16 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Variable:
-    """A named piece of memory: space is 'global', 'shared', 'local' or 'const'; bytes is 0 for `extern x[]`."""
+    """A named piece of memory: space is 'global', 'shared', 'local' or 'const'; bytes is 0 for `extern x[]`. `initial`
+    holds integers, bits of floats, and addresses of names.
+    """
 
     name: str
     space: str
     bytes: int
     align: int
     extern: bool
-    initial: tuple[int | str, ...] = ()
+    initial: tuple[int | Address, ...] = ()
     element_bytes: int = 1
 
 
@@ -148,253 +157,3 @@ class Module:
     @property
     def kernels(self) -> tuple[str, ...]:
         return tuple(f.name for f in self.functions.values() if f.entry)
-
-
-@dataclass
-class _Body:
-    """What is gathered while a function's body is read."""
-
-    registers: dict[str, str] = field(default_factory=dict)
-    variables: list[Variable] = field(default_factory=list)
-    blocks: list[list[Instruction]] = field(default_factory=lambda: [[]])
-    labels: dict[str, int] = field(default_factory=dict)
-    tables: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    scopes: list[dict[str, str]] = field(default_factory=lambda: [{}])
-    scope_count: int = 0
-
-
-_TOKEN = re.compile(
-    r"\s+|//[^\n]*|/\*.*?\*/"
-    r"|(?P<loc>\.loc\s+(?P<where>\d+\s+\d+\s+\d+)"
-    r"(?:\s*,\s*function_name\s+[^,\n]+,\s*inlined_at\s+(?P<inlined>\d+\s+\d+\s+\d+))?[^\n]*)"
-    r"|(?P<skip>\.(?:version|target|address_size|file|pragma)\b[^\n]*|\.section\s+[\w.]+\s*\{[^}]*\})"
-    r"|(?P<label>[A-Za-z_$%][\w$]*)\s*:(?!:)"
-    r"|(?P<open>\{)(?=[^;{}]*[;{]|\s*\})|(?P<close>\})"
-    r"|(?P<head>(?:\.(?:visible|weak|extern|common)\s+)*\.(?:entry|func)\b[^{;]*)(?P<end>[{;])"
-    r"|(?P<statement>(?:\"(?:\\.|[^\"])*\"|[^;\"])+);",
-    re.S,
-)
-
-
-def parse(text: str) -> Module:
-    """Module of PTX text; PtxError with the text at fault when it is not PTX of the form that NVRTC emits."""
-    functions: dict[str, Function] = {}
-    variables: list[Variable] = []
-    locations: dict[tuple[int, ...], tuple[int, ...] | None] = {}
-    head, body, line = "", None, 0
-    for match in _tokens(text):
-        if match["loc"]:
-            line = _source_line(match, locations)
-        elif match["head"]:
-            if match["end"] == "{":
-                head, body, line = match["head"], _Body(), 0
-        elif match["open"] and body is not None:
-            body.scope_count += 1
-            body.scopes.append({})
-        elif match["close"]:
-            if body is None:
-                raise PtxError("a '}' without its '{' in the PTX")
-            body.scopes.pop()
-            if not body.scopes:
-                function = _function(head, body)
-                functions[function.name] = function
-                body = None
-        elif match["label"] and body is not None:
-            if body.blocks[-1]:
-                body.blocks.append([])
-            body.labels[match["label"]] = len(body.blocks) - 1
-        elif match["statement"]:
-            statement = match["statement"].strip()
-            if body is None:
-                variables.append(_variable(statement))
-            elif statement.startswith("."):
-                _declare(statement, body)
-            else:
-                _append(_instruction(statement, line, body.scopes), body)
-    if body is not None:
-        raise PtxError(f"the PTX ends inside {head.split('(')[0].strip()}")
-    return Module(functions, tuple(variables))
-
-
-def _tokens(text: str) -> Iterator[re.Match[str]]:
-    position = 0
-    while position < len(text):
-        match = _TOKEN.match(text, position)
-        if match is None:
-            if text[position:].strip(" \t\r\n\0"):
-                raise PtxError(f"cannot read the PTX at: {text[position : position + 60]!r}")
-            return
-        position = match.end()
-        if match.lastgroup:
-            yield match
-
-
-def _source_line(match: re.Match[str], locations: dict[tuple[int, ...], tuple[int, ...] | None]) -> int:
-    """Line in file 1, the learner's source; code inlined from a header counts at the line that called it."""
-    where = tuple(map(int, match["where"].split()))
-    locations[where] = tuple(map(int, match["inlined"].split())) if match["inlined"] else None
-    seen = set()
-    while where[0] != 1 and locations.get(where) and where not in seen:
-        seen.add(where)
-        where = locations[where]
-    return where[1] if where[0] == 1 else 0
-
-
-def _append(instruction: Instruction, body: _Body) -> None:
-    body.blocks[-1].append(instruction)
-    if instruction.parts[0] in ENDS_BLOCK:
-        body.blocks.append([])
-
-
-def _function(head: str, body: _Body) -> Function:
-    match = re.match(r"(?:\.\w+\s+)*\.(entry|func)\s*(?:\(([^)]*)\)\s*)?([\w$]+)\s*(?:\(([^)]*)\))?(.*)", head, re.S)
-    if match is None:
-        raise PtxError(f"cannot read the function header {head!r}")
-    kind, returns, name, parameters, directives = match.groups()
-    limit = re.search(r"\.(?:maxntid|reqntid)\s+([\d,\s]+)", directives)
-    max_threads = None
-    if limit:
-        max_threads = 1
-        for extent in limit[1].split(","):
-            max_threads *= int(extent)
-    if not body.blocks[-1]:
-        # a label at the very end of a body needs a block to point at
-        body.blocks[-1].append(Instruction(("ret",), (), None, 0))
-    return Function(
-        name,
-        kind == "entry",
-        _parameters(parameters),
-        _parameters(returns),
-        body.registers,
-        tuple(body.variables),
-        tuple(Block(tuple(b)) for b in body.blocks),
-        body.labels,
-        body.tables,
-        max_threads,
-    )
-
-
-def _parameters(text: str | None) -> tuple[Parameter, ...]:
-    return tuple(_parameter(item) for item in (text or "").split(",") if item.strip())
-
-
-def _parameter(text: str) -> Parameter:
-    align = re.search(r"\.align\s+(\d+)", text)
-    words = re.sub(r"\.align\s+\d+|\.ptr|\.(?:global|shared|const|local)\b|\.(?:param|reg)\b", " ", text).split()
-    if len(words) < 2:
-        raise PtxError(f"cannot read the parameter {text.strip()!r}")
-    type_ = words[0].lstrip(".")
-    name, _, count = words[-1].partition("[")
-    size = type_bytes(type_) * (int(count.rstrip("]")) if count else 1)
-    return Parameter(name, type_, size, int(align[1]) if align else type_bytes(type_))
-
-
-def _variable(text: str) -> Variable:
-    match = re.match(
-        r"((?:\.\w+\s+)*?)\.(global|shared|local|const)\s+((?:\.(?:align\s+\d+|attribute\([^)]*\)|v[24])\s+)*)"
-        r"\.(\w+)\s+([\w$]+)((?:\[\d*\])*)\s*(?:=\s*(.*))?$",
-        text,
-        re.S,
-    )
-    if match is None:
-        raise PtxError(f"cannot read the declaration {text[:80]!r}")
-    flags, space, modifiers, type_, name, extents, initial = match.groups()
-    element = type_bytes(type_)
-    count = 1
-    for extent in re.findall(r"\[(\d*)\]", extents):
-        count *= int(extent or 0)
-    align = re.search(r"\.align\s+(\d+)", modifiers)
-    values = tuple(_initial(v) for v in re.findall(r"[^\s,{}]+", initial or ""))
-    return Variable(
-        name, space, element * count, int(align[1]) if align else element, "extern" in flags, values, element
-    )
-
-
-def _initial(text: str) -> int | str:
-    text = re.sub(r"^generic\((.*)\)$", r"\1", text)
-    if re.match(r"0[fFdD][0-9A-Fa-f]+$", text):
-        return int(text[2:], 16)
-    return int(text.rstrip("U"), 0) if re.match(r"-?\d", text) else text
-
-
-def _declare(statement: str, body: _Body) -> None:
-    kind = statement.split(None, 1)[0]
-    register = re.match(r"\.reg\s*(\.\w+)\s+(.*)$", statement, re.S)
-    if register:
-        type_, names = register.groups()
-        for name in names.split(","):
-            _declare_register(name.strip(), type_.lstrip("."), body)
-    elif kind == ".branchtargets":
-        label = next(reversed(body.labels))
-        body.tables[label] = tuple(name.strip() for name in statement.split(None, 1)[1].split(","))
-    elif kind not in (".param", ".callprototype"):
-        body.variables.append(_variable(statement))
-
-
-def _declare_register(name: str, type_: str, body: _Body) -> None:
-    ranged = re.match(r"(.*)<(\d+)>$", name)
-    if ranged:
-        body.registers.update({f"{ranged[1]}{i}": type_ for i in range(int(ranged[2]))})
-    elif len(body.scopes) == 1:
-        body.registers[name] = type_
-    else:
-        # inline assembly may declare the same name again in another scope
-        unique = f"{name}@{body.scope_count}"
-        body.scopes[-1][name] = unique
-        body.registers[unique] = type_
-
-
-def _instruction(statement: str, line: int, scopes: list[dict[str, str]]) -> Instruction:
-    match = re.match(r"(?:@(!?)([%\w$]+)\s+)?([\w.:]+)\s*(.*)$", statement, re.S)
-    if match is None:
-        raise PtxError(f"line {line}: cannot read the instruction {statement[:60]!r}")
-    negated, guard, opcode, rest = match.groups()
-    operands = tuple(_operand(item, scopes) for item in _split(rest))
-    return Instruction(
-        tuple(opcode.split(".")), operands, (_scoped(guard, scopes), negated == "!") if guard else None, line
-    )
-
-
-def _split(text: str) -> list[str]:
-    """Operands at the commas that stand outside brackets."""
-    items, depth, start = [], 0, 0
-    for i, c in enumerate(text):
-        if c in "[{(":
-            depth += 1
-        elif c in "]})":
-            depth -= 1
-        elif c == "," and depth == 0:
-            items.append(text[start:i].strip())
-            start = i + 1
-    last = text[start:].strip()
-    return [*items, last] if last else items
-
-
-def _scoped(name: str, scopes: list[dict[str, str]]) -> str:
-    for scope in reversed(scopes):
-        if name in scope:
-            return scope[name]
-    return name
-
-
-def _operand(text: str, scopes: list[dict[str, str]]) -> Operand:
-    if text[:1] in "{(":
-        return Vector(tuple(_operand(item, scopes) for item in _split(text[1:-1])))
-    if text[:1] == "[":
-        base, sign, offset = re.match(r"\[\s*([%\w$.]+)\s*(?:([+-])\s*(-?\w+))?\s*[,\]]", text).groups()
-        distance = int(offset or "0", 0) * (-1 if sign == "-" else 1)
-        operand = _operand(base, scopes)
-        if isinstance(operand, Immediate):
-            return Address(None, int(operand.text, 0) + distance)
-        return Address(operand, distance)
-    if text[:1] == "!":
-        return Symbol("!" + _scoped(text[1:].strip(), scopes))
-    if "|" in text:
-        return Vector(tuple(_operand(item.strip(), scopes) for item in text.split("|")))
-    if re.match(r"[-+]?\d", text):
-        return Immediate(text)
-    symbol = re.match(r"([\w$]+)\s*\+\s*(\d+)$", text)
-    if symbol:
-        return Address(Symbol(symbol[1]), int(symbol[2]))
-    name = _scoped(text, scopes)
-    return Register(name) if name.startswith("%") or name != text else Symbol(name)
