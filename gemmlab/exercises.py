@@ -16,6 +16,7 @@ from gemmlab.launch import Kernel
 NOT_ATTEMPTED = "not attempted"
 TILE_1D = 32  # outputs along each side of what a one-dimensional block of 1024 threads computes
 SQUARE = Gemm(64, 64, 64)
+TRACED = Gemm(33, 31, 9)
 
 
 class Refused(AssertionError):
@@ -125,7 +126,10 @@ def judge_numbers(predicted: Mapping[str, Any], counted: Mapping[str, int], less
 
 
 def judge_kernel(attempt: Kernel) -> str | None:
-    """'not attempted' for a source with gaps, None for one that is right. Raises Refused and nvrtc.CompileError."""
+    """Return 'not attempted' for a source with gaps, None for one that is right on launch.SHAPES and free of hazards.
+
+    Raises Refused with the first mismatch, fault or hazard, and nvrtc.CompileError.
+    """
     if "..." in bare(attempt.source):
         return f"{NOT_ATTEMPTED}: put code in place of the dots"
     for problem in launch.SHAPES:
@@ -135,6 +139,9 @@ def judge_kernel(attempt: Kernel) -> str | None:
             raise Refused(f"M={problem.M}, N={problem.N}, K={problem.K}: {fault}") from None
         except AssertionError as wrong:
             raise Refused(str(wrong)) from None
+    traced = launch.trace(attempt, TRACED)
+    if traced.hazards:
+        raise Refused("right here, but by luck: " + "\n".join(map(str, traced.hazards)))
     return None
 
 

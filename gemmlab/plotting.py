@@ -12,6 +12,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from gemmlab.gemm import Gemm
@@ -30,7 +31,8 @@ INK = ("text.color", "axes.labelcolor", "axes.titlecolor", "axes.edgecolor", "xt
 PAPER = ("figure.facecolor", "axes.facecolor", "savefig.facecolor")
 STYLE = dict.fromkeys(INK, "black") | dict.fromkeys(PAPER, "white") | {"savefig.transparent": False, "font.size": 10}
 GAP = 2  # cells between the pictures of two matrices
-LABEL_GAP = 0.2  # decades of speed that a label's line of text takes
+LABEL_GAP = 0.2  # decades of speed that a point's label takes
+LABEL_WIDTH = 1.4  # decades of intensity that it takes
 
 
 @dataclass(frozen=True)
@@ -93,16 +95,18 @@ def roofline(card: GPU, points: Sequence[Modelled | Measured]) -> Figure:
     """Return a card's roofs with points under (or over) them; both axes are logarithmic.
 
     The roofs are the measured ceilings of DRAM, L2 and FP32 where the card has them, else those published for it.
+    Raises ValueError for measured points of more than one run.
     """
     roof = roofs(card)
     intensities = np.geomspace(1 / 32, 512, 300)
+    lowest = min(intensities[0] * roof.bandwidths["DRAM"], *(point.speed for point in points), roof.peak)
     with plt.rc_context(STYLE):
         figure, axis = plt.subplots(figsize=(10, 5.4), layout="constrained")
         axis.set(
             xscale="log",
             yscale="log",
-            xlim=(1 / 32, 512),
-            ylim=(min([0.03, *(point.speed / 3e12 for point in points)]), 200),
+            xlim=(intensities[0], intensities[-1]),
+            ylim=(lowest / 3e12, 200),
             xlabel="arithmetic intensity (FLOP per byte requested)",
             ylabel="speed (TFLOP/s)",
             title=f"{card.name}, FP32: roofs from {roof.kind} ceilings",
@@ -120,6 +124,7 @@ def roofline(card: GPU, points: Sequence[Modelled | Measured]) -> Figure:
         for level in higher:
             _label_slope(axis, *level, below=False)
         _draw_points(axis, points)
+        axis.legend(handles=_legend(points), loc="lower right")
     return figure
 
 
@@ -204,7 +209,7 @@ def _label_lanes(axis: Axes, elements: Sequence[tuple[int, int]], shape: tuple[i
     """Say where the first and the last lane stand: beside their sectors, or under a row that fills the picture."""
     (first_row, first_column), (last_row, last_column) = elements[0], elements[-1]
     count = len(elements)
-    if first_row != last_row:
+    if abs(last_row - first_row) > 3:
         _label_cell(axis, elements[0], "lane 0", shape)
         _label_cell(axis, elements[-1], f"lane {count - 1}", shape)
     elif last_column - first_column < shape[1] // 2:
@@ -224,14 +229,14 @@ def _label_cell(axis: Axes, element: tuple[int, int], text: str, shape: tuple[in
 
 
 def _label_slope(axis: Axes, level: str, bandwidth: float, below: bool) -> None:
-    at = 5.0  # FLOP/byte, right of where the labels of memory-bound kernels end
-    side, edge, away = ("left", "top", 1.1) if below else ("right", "bottom", 1 / 1.1)
-    axis.text(at * away, at * bandwidth / 1e12 / away, f"{level}, {bandwidth / 1e12:.2f} TB/s", ha=side, va=edge)
+    # Left of 0.25 FLOP/byte, where no kernel stands: from 0.04 on under the line, or up to 0.2 above it.
+    x, side, edge, away = (0.04, "left", "top", 1.1) if below else (0.2, "right", "bottom", 1 / 1.1)
+    axis.text(x * away, x * bandwidth / 1e12 / away, f"{level}, {bandwidth / 1e12:.2f} TB/s", ha=side, va=edge)
 
 
 def _draw_points(axis: Axes, points: Sequence[Modelled | Measured]) -> None:
     looks = dict(zip(dict.fromkeys(point.rung for point in points), zip(COLOURS, MARKERS, strict=False), strict=False))
-    for point, height in zip(points, _spread([np.log10(point.speed / 1e12) for point in points]), strict=True):
+    for point, height in zip(points, _label_heights(points), strict=True):
         colour, marker = looks[point.rung]
         hollow = isinstance(point, Modelled)
         axis.plot(
@@ -244,10 +249,8 @@ def _draw_points(axis: Axes, points: Sequence[Modelled | Measured]) -> None:
             markerfacecolor="white" if hollow else colour,
             zorder=3,
         )
-        speed = f"{point.rung}, {point.speed / 1e12:.3g} TFLOP/s"
-        text = f"model: {speed}" if hollow else f"measured: {speed} ({point.run})"
         axis.annotate(
-            text,
+            f"{'model' if hollow else 'measured'}: {point.rung}, {point.speed / 1e12:.3g} TFLOP/s",
             (point.intensity, point.speed / 1e12),
             (1.35 * point.intensity, 10**height),
             va="center",
@@ -256,10 +259,25 @@ def _draw_points(axis: Axes, points: Sequence[Modelled | Measured]) -> None:
         )
 
 
-def _spread(heights: Sequence[float]) -> list[float]:
-    """Return heights moved up where they stand closer than LABEL_GAP to the one below."""
-    placed = list(heights)
-    below = -np.inf
-    for i in sorted(range(len(heights)), key=lambda i: heights[i]):
-        placed[i] = below = max(heights[i], below + LABEL_GAP)
-    return placed
+def _legend(points: Sequence[Modelled | Measured]) -> list[Line2D]:
+    """An entry for models and one for the run that the measured points are of."""
+    runs = sorted({point.run for point in points if isinstance(point, Measured)})
+    if len(runs) > 1:
+        raise ValueError(f"a roofline shows the points of one run, not of {len(runs)}: {'; '.join(runs)}")
+    entries = {"model": "white"} | {f"measured: {run}": "0.3" for run in runs}
+    return [
+        Line2D([], [], linestyle="", marker="o", color="0.3", markersize=8, markerfacecolor=face, label=label)
+        for label, face in entries.items()
+    ]
+
+
+def _label_heights(points: Sequence[Modelled | Measured]) -> list[float]:
+    """The log10 of TFLOP/s at which each label stands: that of its point, or above the label under it."""
+    heights = [float(np.log10(point.speed / 1e12)) for point in points]
+    placed: list[tuple[float, float]] = []
+    for i in sorted(range(len(points)), key=lambda i: heights[i]):
+        for intensity, height in placed:
+            if abs(np.log10(points[i].intensity / intensity)) < LABEL_WIDTH:
+                heights[i] = max(heights[i], height + LABEL_GAP)
+        placed.append((points[i].intensity, heights[i]))
+    return heights

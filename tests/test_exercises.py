@@ -1,0 +1,227 @@
+import ast
+import json
+import math
+import re
+from pathlib import Path
+
+import pytest
+
+from gemmlab import exercises, nvrtc
+from gemmlab.exercises import Refused
+
+NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
+EXERCISES = [(name, number) for name in ("00_naive", "01_coalesced") for number in (1, 2)]
+
+
+def cell(notebook: str, cell_id: str) -> str:
+    """Return the source of a cell of a notebook, by its id."""
+    cells = json.loads((NOTEBOOKS / f"{notebook}.ipynb").read_text(encoding="utf-8"))["cells"]
+    return "".join(next(each["source"] for each in cells if each["id"] == cell_id))
+
+
+def answers(notebook: str, number: int) -> list[str]:
+    """Return what the cell of an exercise prints, as the notebook has it."""
+    printed = []
+    exec(cell(notebook, f"exercise-{number}-attempt"), {"exercises": exercises, "print": printed.append})
+    return printed
+
+
+def shown(notebook: str, number: int, language: str) -> str:
+    """Return the solution that the notebook folds away: its only fenced block of a language."""
+    (block,) = re.findall(rf"```{language}\n(.*?)```", cell(notebook, f"exercise-{number}-answer"), re.DOTALL)
+    return block
+
+
+def shown_prediction(notebook: str, number: int) -> dict:
+    (assignment,) = ast.parse(shown(notebook, number, "python")).body
+    return ast.literal_eval(assignment.value)
+
+
+def changed(source: str, old: str, new: str) -> str:
+    assert old in source, f"{old!r} is not in the source"
+    return source.replace(old, new)
+
+
+@pytest.mark.parametrize("notebook, number", EXERCISES)
+def test_an_exercise_as_the_notebook_gives_it_is_not_attempted_and_stops_nothing(notebook, number):
+    (answer,) = answers(notebook, number)
+    assert answer.startswith("not attempted")
+
+
+def test_the_prediction_shown_for_block_shapes_is_accepted_and_says_what_comes_next():
+    answer = exercises.block_shapes(shown_prediction("00_naive", 1))
+    assert answer.startswith("accepted") and "Next: exercise 2" in answer
+
+
+@pytest.mark.parametrize(
+    "block, row, difference",
+    [
+        ((8, 4), (4, 8, 8, 1, 8), "8 x 4: rows"),  # rows and columns exchanged
+        ((8, 4), (8, 4, 32, 1, 8), "8 x 4: sectors of A"),  # a sector a lane
+        ((16, 16), (16, 16, 16, 1, 16), "16 x 16: columns"),  # the block's columns for the warp's
+        ((16, 16), (16, 2, 16, 2, 16), "16 x 16: sectors of B"),  # a sector a column
+        ((32, 32), (32, 1, 32, 1, 4), "32 x 32: sectors of C"),  # as if coalesced
+        ((32, 32), (32, 1, math.nan, 1, 32), "32 x 32: sectors of A"),
+        ((32, 32), (32, 1, "many", 1, 32), "32 x 32: sectors of A"),
+    ],
+)
+def test_a_wrong_prediction_for_a_block_is_refused_beside_what_was_counted(block, row, difference):
+    with pytest.raises(Refused, match=difference):
+        exercises.block_shapes({block: row})
+
+
+def test_a_prediction_begun_says_what_is_still_missing():
+    answer = exercises.block_shapes({(8, 4): (8, 4, 8, 1, 8), (16, 16): (16, ..., ..., ..., ...)})
+    assert answer.startswith("not attempted: 16 x 16: columns") and "32 x 32: rows" in answer
+    assert "8 x 4: rows" not in answer
+
+
+def test_a_refusal_does_not_give_away_what_was_not_predicted():
+    with pytest.raises(Refused) as refusal:
+        exercises.block_shapes({(8, 4): (9, ..., ..., ..., ...)})
+    assert "columns" not in str(refusal.value) and "32 x 32" not in str(refusal.value)
+
+
+TRANSPOSE = shown("00_naive", 2, "cuda")
+STORE = "C[row * N + col] = value;"
+GUARD = "    if (row >= M || col >= N)\n        return;\n"
+
+
+def test_the_mended_kernel_that_the_notebook_shows_is_accepted():
+    assert exercises.transposed(TRANSPOSE).startswith("accepted")
+
+
+def test_a_comment_does_not_make_the_given_kernel_an_attempt():
+    given = exercises.transposed_source()
+    assert exercises.transposed("// mine\n" + given.replace("C[col * M", "C[ col*M ")).startswith("not attempted")
+
+
+@pytest.mark.parametrize(
+    "store, evidence",
+    [
+        ("C[col * N + row] = value;", r"line \d+: thread .* writes 4 bytes"),  # right for square C^T alone
+        ("C[row * M + col] = value;", "wrong|writes"),  # right where M == N
+        (
+            "if (M == N) C[row * N + col] = value; else C[col * M + row] = value;",
+            r"M=33, N=34(.|\n)*outside the error bound",
+        ),
+        ("C[row * N + col] = (float)K;", "outside the error bound"),  # hard-coded: right for ones
+        ("C[row * N + col] = value + 1e-3f;", "outside the error bound"),
+        ("C[row * N + col] = value * (0.0f / 0.0f);", "NaN"),
+        ("if (row != col) C[row * N + col] = value;", "never written"),
+        ("(void)value;", "never written"),
+        ("C[row * N + col] = value + 0.0f * C[row * N + col];", "NaN"),  # reads C although beta == 0
+        ("C[row * N + col] = sum;", "alpha=-0.5"),  # forgets alpha and beta
+    ],
+)
+def test_a_kernel_that_stores_the_wrong_thing_is_refused_with_the_evidence(store, evidence):
+    with pytest.raises(Refused, match=evidence):
+        exercises.transposed(changed(TRANSPOSE, STORE, store))
+
+
+@pytest.mark.parametrize(
+    "old, new, evidence",
+    [
+        (GUARD, "", r"line \d+: thread .* outside|bytes at byte"),
+        ("k < K", "k < K - 1", "outside the error bound"),
+        ("k < K", "k < 32", "outside the error bound|bytes at byte"),
+        ("float sum = 0.0f;", "float sum = C[row * N + col];", "NaN"),
+        ("fmaf(a, b, sum)", "a + b", "outside the error bound"),
+    ],
+)
+def test_a_kernel_with_another_mistake_is_refused_too(old, new, evidence):
+    with pytest.raises(Refused, match=evidence):
+        exercises.transposed(changed(TRANSPOSE, old, new))
+
+
+def test_a_kernel_whose_blocks_race_is_refused_although_the_answer_came_out_right():
+    with pytest.raises(Refused, match=r"right here, but by luck(.|\n)*nothing orders the two"):
+        exercises.transposed(changed(TRANSPOSE, STORE, f"{STORE}\n    C[M * N - 1 - row * N - col] += 0.0f;"))
+
+
+def test_a_syntax_error_of_an_attempt_is_the_compilers_own():
+    with pytest.raises(nvrtc.CompileError, match=r'expected a ";"'):
+        exercises.transposed(changed(TRANSPOSE, STORE, STORE.rstrip(";")))
+
+
+BLOCK_1D = shown("01_coalesced", 1, "cuda")
+ROW, COL = "blockIdx.x * 32 + threadIdx.x / 32", "blockIdx.y * 32 + threadIdx.x % 32"
+
+
+def test_the_one_dimensional_block_that_the_notebook_shows_is_accepted():
+    assert exercises.one_dimensional_block(BLOCK_1D).startswith("accepted")
+
+
+def test_a_kernel_that_is_right_but_not_coalesced_is_refused_with_its_traffic():
+    swapped = changed(changed(BLOCK_1D, "threadIdx.x / 32", "threadIdx.x @ 32"), "threadIdx.x % 32", "threadIdx.x / 32")
+    with pytest.raises(Refused, match=r"right, but not coalesced: its loads move(.|\n)*32\.000"):
+        exercises.one_dimensional_block(changed(swapped, "@", "%"))
+
+
+SCATTERED_STORE = """
+    tile[threadIdx.x / 32][threadIdx.x % 32] = sum;
+    __syncthreads();
+    const int r = blockIdx.x * 32 + threadIdx.x % 32;
+    const int c = blockIdx.y * 32 + threadIdx.x / 32;
+    if (r >= M || c >= N)
+        return;
+    float value = alpha * tile[threadIdx.x % 32][threadIdx.x / 32];
+    if (beta != 0.0f)
+        value = fmaf(beta, C[r * N + c], value);
+    C[r * N + c] = value;
+}
+"""
+
+
+def test_a_kernel_whose_store_alone_is_scattered_is_refused():
+    # Each lane stores what another computed, whose row is the lane's column: the loads are coalesced, the store is not.
+    kernel = changed(BLOCK_1D, GUARD, "    __shared__ float tile[32][33];\n")
+    kernel = changed(kernel, "A[row * K + k]", "row < M ? A[row * K + k] : 0.0f")
+    kernel = changed(kernel, "B[k * N + col]", "col < N ? B[k * N + col] : 0.0f")
+    kernel = kernel[: kernel.index("    float value")] + SCATTERED_STORE
+    with pytest.raises(Refused, match="right, but not coalesced: its stores move"):
+        exercises.one_dimensional_block(kernel)
+
+
+@pytest.mark.parametrize(
+    "old, new, evidence",
+    [
+        (ROW, "blockIdx.x * 32", "never written"),
+        (COL, "threadIdx.x % 32", "never written"),
+        (ROW, "blockIdx.y * 32 + threadIdx.x / 32", "never written"),  # tiles along the wrong axis: right where square
+        ("threadIdx.x / 32", "threadIdx.y", "never written"),
+        ("C[row * N + col] = value;", "C[row * N + col] = 0.0f;", "outside the error bound"),
+        ("C[row * N + col] = value;", 'C[row * N + col] = nanf("");', "NaN"),
+        (GUARD, "", r"line \d+"),
+    ],
+)
+def test_a_wrong_one_dimensional_block_is_refused_with_the_evidence(old, new, evidence):
+    with pytest.raises(Refused, match=evidence):
+        exercises.one_dimensional_block(changed(BLOCK_1D, old, new))
+
+
+def test_the_prediction_shown_for_the_fifth_sector_is_accepted():
+    assert exercises.fifth_sector(shown_prediction("01_coalesced", 2)).startswith("accepted")
+
+
+@pytest.mark.parametrize(
+    "name, guess",
+    [("step 0", 5), ("step 1", 4), ("step 8", 5), ("steps 0 to 7 together", 40), ("floats in a padded row", 64)],
+)
+def test_a_wrong_prediction_for_the_fifth_sector_is_refused(name, guess):
+    with pytest.raises(Refused, match=name):
+        exercises.fifth_sector({name: guess})
+
+
+def test_predictions_are_compared_with_counts_and_none_is_refused():
+    table = exercises.compare(
+        {"sectors": 8, "bytes": ..., "registers": 32}, {"sectors": 32, "bytes": 1056, "registers": 32}
+    )
+    lines = table.splitlines()[1:]
+    assert lines[0].endswith("0.25 times as much")
+    assert "not attempted" in lines[1] and lines[1].endswith("1,056")
+    assert lines[2].endswith("as predicted")
+
+
+def test_a_refusal_shows_its_evidence_in_a_notebook_in_place_of_a_traceback():
+    assert Refused("too many sectors")._render_traceback_() == ["Refused: too many sectors"]

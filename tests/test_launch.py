@@ -1,0 +1,108 @@
+import numpy as np
+import pytest
+
+from gemmlab import emulator, launch
+from gemmlab.gemm import Gemm, inputs
+from gemmlab.ladder import rung
+from gemmlab.tolerance import SENTINEL
+
+NAIVE = rung("naive")
+
+
+def edited(old: str, new: str) -> launch.Kernel:
+    source = NAIVE.source()
+    assert old in source
+    return launch.of(NAIVE, source=source.replace(old, new))
+
+
+def test_a_rungs_kernel_has_the_tile_in_its_options_and_in_its_launch():
+    kernel = launch.of(NAIVE, {"BX": 16, "BY": 8})
+    assert kernel.options == ("-DBX=16", "-DBY=8")
+    assert kernel.geometry(Gemm(33, 17, 5)) == ((3, 3, 1), (16, 8, 1), 0)
+
+
+def test_an_edited_source_is_launched_as_it_is():
+    assert launch.of(NAIVE, source="// mine").source == "// mine"
+
+
+def test_a_tile_that_no_gpu_launches_is_refused():
+    with pytest.raises(ValueError, match="2048 threads, but a GPU takes at most 1024"):
+        launch.of(NAIVE, {"BX": 64, "BY": 32})
+
+
+def test_a_run_returns_the_product():
+    A = np.array([[1, 2], [3, 4]], np.float32)
+    B = np.array([[5], [6]], np.float32)
+    result = launch.run(launch.of(NAIVE), Gemm(2, 1, 2), (A, B, np.zeros((2, 1), np.float32)))
+    assert result.tolist() == [[17], [39]]
+
+
+def test_what_a_kernel_does_not_write_stays_the_sentinel():
+    problem = Gemm(2, 2, 1)
+    result = launch.run(edited("C[row * N + col] = value;", "if (row == 0) C[col] = value;"), problem, inputs(problem))
+    assert (result.view(np.uint32) == SENTINEL.view(np.uint32)).tolist() == [[False, False], [True, True]]
+
+
+def test_with_beta_the_kernel_starts_from_C():
+    problem = Gemm(1, 1, 1, alpha=2.0, beta=-1.0)
+    one, three = np.ones((1, 1), np.float32), np.full((1, 1), 3, np.float32)
+    assert launch.run(launch.of(NAIVE), problem, (one, three, one)).item() == 2 * 1 * 3 - 1
+
+
+def test_checks_cover_every_problem_with_every_family():
+    checks = launch.check(launch.of(NAIVE), [Gemm(1, 2, 3), Gemm(3, 2, 1)], ["ones", "uniform"])
+    assert [(each.problem.M, each.family) for each in checks] == [
+        (1, "ones"),
+        (1, "uniform"),
+        (3, "ones"),
+        (3, "uniform"),
+    ]
+    assert launch.require(checks) == checks
+
+
+def test_the_first_wrong_result_is_named_with_its_shape_inputs_and_place():
+    late = edited("sum = fmaf(a, b, sum);", "sum = fmaf(a, b, sum) + (row == 1 ? 1.0f : 0.0f);")
+    with pytest.raises(
+        AssertionError, match=r"1 of 2 results are wrong. M=2, N=1, K=3, inputs ones:\n.*\nworst at row 1"
+    ):
+        launch.require(launch.check(late, [Gemm(1, 1, 3), Gemm(2, 1, 3)], ["ones"]))
+
+
+def test_the_shapes_of_a_check_reach_each_edge_of_a_block_of_32():
+    for size in ("M", "N", "K"):
+        assert {1, 31, 32, 33} <= {getattr(shape, size) for shape in launch.SHAPES}
+    assert any(shape.M > 4 * shape.N for shape in launch.SHAPES) and any(
+        shape.N > 4 * shape.M for shape in launch.SHAPES
+    )
+    assert any(shape.alpha != 1 and shape.beta != 0 for shape in launch.SHAPES)
+
+
+def test_a_table_of_checks_has_a_line_a_problem_with_its_worst_family():
+    doubled = edited("float value = alpha * sum;", "float value = 2 * alpha * sum;")
+    header, *lines = launch.check_table(
+        launch.check(doubled, [Gemm(1, 1, 4), Gemm(2, 3, 4)], ["zeros", "ones"])
+    ).splitlines()
+    assert "worst error / bound" in header
+    assert [line.split()[-3:] for line in lines] == [["M=1,", "N=1,", "K=4"], ["M=2,", "N=3,", "K=4"]]
+    assert all("ones" in line for line in lines)  # with zeros, twice the result is the result
+
+
+def test_a_trace_runs_on_the_emulator_and_counts_by_line():
+    traced = launch.trace(launch.of(NAIVE), Gemm(32, 32, 8))
+    assert isinstance(traced, emulator.Trace) and traced.ok
+    # 32 warps make 8 steps: each asks 32 rows of A for a sector, and B for one; then 32 sectors of C.
+    assert [(each.requests, each.sectors) for each in traced.accesses] == [(256, 8192), (256, 256), (32, 1024)]
+
+
+def test_the_table_of_a_trace_shows_each_line_of_the_source_with_its_sectors():
+    traced = launch.trace(launch.of(NAIVE), Gemm(32, 32, 8))
+    header, a, b, c = launch.traffic_table(traced, NAIVE.source()).splitlines()
+    assert header.split() == ["line", "access", "requests", "sectors", "a", "request", "bytes", "moved", "source"]
+    assert a.endswith("const float a = A[row * K + k];") and "32.000" in a and "262,144" in a
+    assert b.endswith("const float b = B[k * N + col];") and "1.000" in b
+    assert c.endswith("C[row * N + col] = value;") and "st.global" in c
+
+
+def test_the_table_of_a_trace_ends_with_what_went_wrong():
+    unguarded = edited("row >= M || col >= N", "false")
+    assert "thread" in launch.traffic_table(launch.trace(unguarded, Gemm(33, 33, 8)), unguarded.source).splitlines()[-1]
