@@ -25,7 +25,7 @@ _OWN_WAVEFRONTS = "sm__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_{}.sum"
 _INSTRUCTIONS = "smsp__inst_executed_op_{}.sum"
 
 
-def _metrics(op: str, space: str) -> tuple[str, str]:
+def metrics(op: str, space: str) -> tuple[str, str]:
     """Nsight Compute's names, on an H200, of the requests ('': it has none) and of the sectors or wavefronts.
 
     Its counter of global loads takes in cp.async, and those of shared loads and stores take in ldmatrix and stmatrix.
@@ -169,7 +169,7 @@ def _count(site: Site, requests: np.ndarray) -> tuple[int, int, int, int]:
 
 def _access(line: int, op: str, width: int, space: str, total: _Sum) -> Access:
     shared = space == "shared"
-    asked, moved = _metrics(op, space)
+    asked, moved = metrics(op, space)
     return Access(
         line=line,
         op=op,
