@@ -9,15 +9,20 @@ from .instructions import Site
 from .memory import Place
 
 READ, WRITE, ATOMIC, ASYNC = "read", "write", "atomic", "async write"
+FLAG_READ, FLAG_WRITE = "flag read", "flag write"
+"""What an access does. A flag is read or written with a memory order, or as volatile in global memory."""
+
+ATOMICS = {ATOMIC, FLAG_READ, FLAG_WRITE}
+"""Accesses that do not race with each other."""
 
 INTERBLOCK, CROSSWARP, SAMEWARP, IN_FLIGHT = "interblock", "crosswarp", "samewarp", "async"
 
-_DOES = {READ: "reads", WRITE: "writes", ATOMIC: "updates", ASYNC: "copies to"}
-_DID = {READ: "reads", WRITE: "writes", ATOMIC: "updates by an atomic", ASYNC: "fills by an asynchronous copy"}
+_DOES = {READ: "reads", WRITE: "writes", ATOMIC: "updates", ASYNC: "copies to", FLAG_READ: "reads", FLAG_WRITE: "writes"}
+_DID = _DOES | {ATOMIC: "updates by an atomic", ASYNC: "fills by an asynchronous copy"}
 
 _CURES = {
     INTERBLOCK: "blocks run in any order and no barrier joins them: let one block write each output, or use an atomic such "
-    "as atomicAdd",
+    "as atomicAdd; what one block hands to another needs __threadfence() and then an atomic flag",
     CROSSWARP: "put a barrier, __syncthreads(), between the two",
     SAMEWARP: "lanes of a warp do not run in step: put __syncwarp() between the two, or __syncthreads()",
 }
@@ -35,12 +40,16 @@ class Party:
 
 
 def kind_of(site: Site) -> str:
-    """READ, WRITE, ATOMIC or ASYNC. Accesses with a memory order count as atomic, volatile ones only in global memory."""
+    """What an access does: READ, WRITE, ASYNC, or one of ATOMICS."""
     if site.op == "cp.async.shared":
         return ASYNC
-    strong = site.order and not (site.order == "volatile" and site.space == "shared")
     does = verb(site.op)
-    return ATOMIC if strong or does == "update" else does
+    if does == "update":
+        return ATOMIC
+    # volatile shared accesses are what warps without __syncwarp() relied on, and it orders no lanes
+    if not site.order or (site.order == "volatile" and site.space == "shared"):
+        return does
+    return FLAG_READ if does == READ else FLAG_WRITE
 
 
 def scope_of(earlier: Party, later: Party, warps_differ: bool) -> str:

@@ -33,7 +33,7 @@ class Hazard:
     `kind` is one of KINDS, `line` the source line (0: none, as for a refused launch), `lines` the other lines that
     take part, `block` and `threads` the first it was seen at, (x, y, z) each. `count` says how many `counted` things
     were seen in all. Of memory: `space`, `array`, byte `offset` in it and `bytes` of the access. Of a race: `accesses`
-    as (line, 'read' | 'write' | 'atomic' | 'async write') in the order in which the emulator saw them, and `scope`,
+    as (line, what it does, such as 'read', 'write', 'atomic' or 'async write') in the order in which the emulator saw them, and `scope`,
     'interblock', 'crosswarp', 'samewarp' or 'async'.
     """
 

@@ -18,7 +18,7 @@ import numpy as np
 from .arguments import Passed
 from .asynchronous import group_in_flight
 from .barriers import Meeting
-from .conflict import ASYNC, ATOMIC, IN_FLIGHT, READ, Party, conflict_hazard, kind_of, scope_of
+from .conflict import ASYNC, ATOMICS, IN_FLIGHT, READ, Party, conflict_hazard, kind_of, scope_of
 from .faults import Hazard
 from .footprint import Footprints
 from .instructions import Frame, Site
@@ -83,7 +83,7 @@ class Races(Observer):
                 if watched is None:
                     watched = self._arrays[touch.owner.base] = Watched(Shadow(touch.owner.nbytes), touch.owner)
                 self._look(frame, watched, kind, self._note(site, kind, touch))
-        if kind == ATOMIC:
+        if kind in ATOMICS:
             self._publish(site, mask)
 
     def landed(self, site: Site, frame: Frame, address: np.ndarray, mask: Mask) -> None:
@@ -129,7 +129,7 @@ class Races(Observer):
             self._work_off(watched)
         span = watched.find(note, self._footprints, self._ordering)
         against = [shadow.written]
-        if kind != ATOMIC and shadow.atomics:
+        if kind not in ATOMICS and shadow.atomics:
             against += [shadow.atomics.low, shadow.atomics.high]
         if kind != READ and shadow.readers:
             against += [shadow.readers.low, shadow.readers.high]
@@ -142,7 +142,7 @@ class Races(Observer):
     def _remember(self, frame: Frame, watched: Watched, kind: str, note: Note, span: Span) -> None:
         shadow = watched.shadow
         shadow.last_write = note.when
-        if kind == ATOMIC:
+        if kind in ATOMICS:
             shadow.pair("atomics").add(span.at, span.low, span.high, note.when, note.site, self._concurrency(watched))
             return
         if not span.alone:
