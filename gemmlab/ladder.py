@@ -180,7 +180,7 @@ RUNGS: tuple[Rung, ...] = (
         name="coalesced",
         idea="the lanes of a warp stand in 32 columns, so that what they read of B and write to C lies side by side",
         entry="gemm_coalesced",
-        tile=MappingProxyType({"BX": 32, "BY": 4}),
+        tile=MappingProxyType({"BX": 32, "BY": 16}),
         block=lambda tile: (tile["BX"], tile["BY"], 1),
         grid=lambda problem, tile: (_blocks(problem.M, tile["BY"]), _blocks(problem.N, tile["BX"]), 1),
     ),

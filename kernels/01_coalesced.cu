@@ -12,7 +12,7 @@
 #define BX 32
 #endif
 #ifndef BY
-#define BY 4
+#define BY 16
 #endif
 
 extern "C" __global__ void __launch_bounds__(BX * BY)
