@@ -17,6 +17,9 @@ $(error CUDA=$(CUDA) is not one of none, 12, 13)
 endif
 READY := $(VENV)/ready-cuda-$(CUDA)
 
+EDITORS_KEYS := metadata.language_info metadata.widgets cell.metadata.editable cell.metadata.slideshow \
+	cell.metadata.tags cell.metadata.jupyter cell.metadata.scrolled cell.metadata.execution cell.metadata.collapsed
+
 .PHONY: help lab test climb doctor lint format clean
 .DEFAULT_GOAL := help
 
@@ -56,9 +59,11 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
+# A cell keeps its id, which the tests know it by; what JupyterLab adds to metadata goes.
 format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+	$(BIN)/nbstripout --keep-id --extra-keys "$(EDITORS_KEYS)" notebooks/*.ipynb
 
 test: lint
 	$(BIN)/python -m pytest tests
