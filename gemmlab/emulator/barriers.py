@@ -11,10 +11,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from .faults import Hazard
+from .faults import Hazard, KernelFault
 from .instructions import DTYPES, Code, Read, UnsupportedInstruction, destination, merge, read, read_predicate
 from .lanes import WARP, Batch, Mask
 from .ptx import Instruction
+
+BARRIERS = 16
+"""Barriers of a block."""
 
 _COMBINE = {"popc": lambda votes, went: votes.sum(axis=1),
             "or": lambda votes, went: votes.any(axis=1),
@@ -98,10 +101,22 @@ def arrive(barrier: Barrier, registers: list[np.ndarray], mask: np.ndarray, resu
     number = barrier.number(registers)
     count = np.zeros_like(number) if barrier.count is None else barrier.count(registers)
     if number.size == 1 and count.size == 1:
-        return [Wait(barrier, int(number.item()), int(count.item()), resume, mask, vote)]
-    here, number, count = np.broadcast_arrays(mask, number, count)
-    pairs = np.unique(np.stack([number[here], count[here]]), axis=1).T
-    return [Wait(barrier, int(n), int(c), resume, here & (number == n) & (count == c), vote) for n, c in pairs]
+        waits = [Wait(barrier, int(number.item()), int(count.item()), resume, mask, vote)]
+    else:
+        here, number, count = np.broadcast_arrays(mask, number, count)
+        pairs = np.unique(np.stack([number[here], count[here]]), axis=1).T
+        waits = [Wait(barrier, int(n), int(c), resume, here & (number == n) & (count == c), vote) for n, c in pairs]
+    for wait in waits:
+        _require_legal(wait)
+    return waits
+
+
+def _require_legal(wait: Wait) -> None:
+    """Raises KernelFault for a number or a thread count that no barrier has."""
+    if wait.number >= BARRIERS or wait.count % WARP:
+        what = f"barrier {wait.number}{f' for {wait.count} threads' if wait.count else ''}"
+        cure = f"a block has barriers 0 to {BARRIERS - 1}, and a thread count is a multiple of {WARP}"
+        raise KernelFault(Hazard("divergent-barrier", wait.line, what, cure=cure))
 
 
 def meet(

@@ -47,7 +47,10 @@ STEPS_PER_LOOK = 1000
 
 @dataclass
 class Machine:
-    """One launch. `on_fault` receives every hazard that the machine itself finds; it may raise to stop the launch."""
+    """One launch. `on_fault` receives every hazard that the machine itself finds; it may raise to stop the launch.
+
+    `printed` counts the characters that the kernel has printed.
+    """
 
     program: Program
     memory: GlobalMemory
@@ -55,6 +58,7 @@ class Machine:
     observers: tuple[Observer, ...] = ()
     seconds: float = 120.0
     lanes: int = LANES
+    printed: int = 0
     _deadline: float = field(default=0.0, init=False)
 
     def run(

@@ -24,6 +24,9 @@ from .ptx import Instruction, Vector
 LONGEST_STRING = 1 << 12
 """Bytes of a string that printf reads at most."""
 
+MOST_PRINTED = 1 << 20
+"""Characters that a launch prints at most: a GPU's buffer of 1 MiB holds about as many."""
+
 _CONVERSION = re.compile(r"%([-+ #0]*)(\*|\d+)?(?:\.(\d+))?(hh|h|ll|l|j|z|t|L)?([diouxXcsfFeEgGaAp%])")
 _U32, _U64 = DTYPES["u32"], DTYPES["u64"]
 
@@ -49,14 +52,24 @@ def _vprintf(instruction: Instruction, result: str, form: str, values: str) -> S
         forms, addresses = (frame.batch.flat(get(frame)) for get in (form_of, values_of))
         printed = np.zeros((frame.batch.blocks, frame.batch.threads), np.int32)
         for row, thread in np.argwhere(frame.batch.active(mask)):
+            frame.machine.look_at_the_clock(instruction.line)
+            if frame.machine.printed > MOST_PRINTED:
+                break
             text = reader.string(row, thread, int(forms[row, thread]))
             pieces = list(_formatted(text, reader, row, thread, int(addresses[row, thread])))
-            sys.stdout.write("".join(text for text, _ in pieces))
+            _print("".join(text for text, _ in pieces), frame)
             printed[row, thread] = sum(values for _, values in pieces)
         raw = np.ascontiguousarray(printed.reshape(frame.batch.shape))[..., None].view(np.uint8)
         frame.arguments[result] = raw
 
     return step
+
+
+def _print(text: str, frame: Frame) -> None:
+    frame.machine.printed += len(text)
+    if frame.machine.printed > MOST_PRINTED:
+        text = f"\n(printf stops here: the launch has printed {MOST_PRINTED:,} characters)\n"
+    sys.stdout.write(text)
 
 
 class _Reader:

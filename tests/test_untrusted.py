@@ -1,0 +1,136 @@
+"""A kernel from anywhere cannot hang the process, exhaust its memory or reach what is not its own."""
+
+import numpy as np
+import pytest
+
+from gemmlab import emulator as cp
+from gemmlab.emulator.machine import ON_CHIP_BYTES, WATCHED_BYTES
+from gemmlab.emulator.memory import CAPACITY, GlobalMemory
+from gemmlab.emulator.observer import Observer
+from gemmlab.emulator.printf import MOST_PRINTED
+
+
+@pytest.fixture
+def limit():
+    """Restore the time limit, whatever a test makes of it."""
+    before = cp.time_limit()
+    yield cp.time_limit
+    cp.time_limit(before)
+
+
+def kernel(body, parameters="float* y"):
+    return cp.RawKernel(f'extern "C" __global__ void k({parameters}) {{ {body} }}', "k", ("--std=c++17",))
+
+
+def fault(body, *args, parameters="float* y", grid=1, block=32, shared_mem=0):
+    with pytest.raises(cp.KernelFault) as stopped:
+        kernel(body, parameters)((grid,), (block,), args, shared_mem=shared_mem)
+    return stopped.value.hazard
+
+
+def floats(n):
+    return cp.zeros(n, np.float32)
+
+
+LARGEST_GRID = (2**31 - 1, 65535, 65535)
+
+
+@pytest.mark.parametrize("body", ["", "if (blockIdx.x == 1u << 30) y[threadIdx.x] = 1;"])
+def test_the_time_limit_holds_from_batch_to_batch_of_the_largest_grid(limit, body):
+    limit(0.2)
+    with pytest.raises(cp.KernelFault, match=r"stopped after 0\.2 s"):
+        kernel(body)(LARGEST_GRID, (1,), (floats(1),))
+    trace = cp.trace(kernel(body), LARGEST_GRID, (1,), (floats(1),))
+    assert [hazard.kind for hazard in trace.hazards] == ["timeout"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "for (;;) __syncthreads();",
+        "while (*(volatile float*)y == 0);",
+        "if (threadIdx.x == 0) while (*(volatile float*)y == 0); __syncthreads();",
+        'for (;;) printf("%d ", threadIdx.x);',
+    ],
+)
+def test_a_kernel_that_never_ends_is_stopped(limit, body, capsys):
+    limit(0.3)
+    assert fault(body, floats(1), block=64).kind == "timeout"
+
+
+def test_a_flood_of_output_ends(capsys):
+    kernel('for (int i = 0; i < 2000; ++i) printf("%.500d", 7);')((1,), (4,), (floats(1),))
+    printed = capsys.readouterr().out
+    assert MOST_PRINTED - 500 <= len(printed) < MOST_PRINTED + 500
+    assert "printf stops here" in printed
+
+
+@pytest.mark.parametrize("shape", [1 << 40, 1 << 62, 1 << 70, (1 << 40, 1 << 40), (1 << 32, 1 << 30)])
+def test_more_memory_than_the_gpu_has_is_refused_with_both_numbers(shape):
+    with pytest.raises(MemoryError, match=rf"cannot allocate [\d,]+ bytes: the emulated GPU has {CAPACITY:,}"):
+        cp.empty(shape, np.float32)
+
+
+def test_memory_that_is_no_longer_held_is_free_again(monkeypatch):
+    memory = GlobalMemory()
+    monkeypatch.setattr("gemmlab.emulator.memory.CAPACITY", 1000)
+    held = memory.allocate(700, "held")
+    with pytest.raises(
+        MemoryError, match="cannot allocate 400 bytes: the emulated GPU has 1,000, of which 700 are in use"
+    ):
+        memory.allocate(400, "more")
+    del held
+    memory.allocate(1000, "all")
+
+
+def test_local_memory_of_a_thread_is_limited():
+    body = "volatile float a[200000]; for (int i = 0; i < n; ++i) a[i * 7919 % 200000] = i; y[threadIdx.x] = a[n];"
+    refused = fault(body, floats(32), np.int32(3), parameters="float* y, int n")
+    assert refused.kind == "launch" and "800000 > 524288 bytes of local memory a thread" in refused.message
+
+
+class Largest(Observer):
+    """The most bytes that the blocks of one batch hold."""
+
+    held = 0
+
+    def start(self, frame):
+        rows = frame.batch.blocks * frame.shared.nbytes, frame.batch.blocks * frame.batch.threads * frame.local.nbytes
+        self.held = max(self.held, sum(rows))
+
+
+def test_blocks_with_much_memory_run_few_at_a_time():
+    source = kernel("extern __shared__ float s[]; s[blockIdx.x] = 1; y[blockIdx.x] = s[blockIdx.x];")
+    source.max_dynamic_shared_size_bytes = shared_mem = 200_000
+    largest = Largest()
+    trace = cp.trace(source, (1000,), (1,), (floats(1000),), shared_mem, (largest,))
+    # 1000 such blocks have 200 MB
+    assert trace.ok and shared_mem < largest.held <= WATCHED_BYTES < ON_CHIP_BYTES
+
+
+def test_stores_that_run_wild_change_no_array():
+    arrays = [cp.asarray(np.arange(100, dtype=np.float32)) for _ in range(5)]
+    body = "for (int i = 1; i < n; ++i) y[(long long)i * i * i * 1234567891ll + 100] = 7;"
+    trace = cp.trace(kernel(body, "float* y, int n"), (4,), (256,), (arrays[2], np.int32(300)))
+    (hazard,) = [h for h in trace.hazards if h.array == "y"]
+    assert hazard.kind == "out-of-bounds"
+    for array in arrays:
+        np.testing.assert_array_equal(array.get(), np.arange(100))
+
+
+@pytest.mark.parametrize(
+    ("number", "count", "said"),
+    [(16, 32, "barrier 16 for 32 threads"), (1, 40, "barrier 1 for 40 threads"), (-1, 32, "barrier 4294967295")],
+)
+def test_a_barrier_that_does_not_exist_is_a_fault(number, count, said):
+    body = 'asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(count));'
+    parameters = "float* y, int number, int count"
+    stopped = fault(body, floats(1), np.int32(number), np.int32(count), parameters=parameters)
+    assert stopped.kind == "divergent-barrier" and said in stopped.message
+
+
+def test_a_call_without_end_is_refused():
+    source = """__device__ __noinline__ int f(volatile int* p) { return f(p) + p[0]; }
+extern "C" __global__ void k(int* y) { y[0] = f(y); }"""
+    with pytest.raises(cp.UnsupportedInstruction, match="calls itself"):
+        cp.RawKernel(source, "k")((1,), (1,), (cp.zeros(1, np.int32),))
