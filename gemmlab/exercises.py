@@ -115,7 +115,7 @@ def judge_numbers(predicted: Mapping[str, Any], counted: Mapping[str, int], less
     wrong = {name: guess for name, guess in predicted.items() if guess is not ... and guess != counted[name]}
     if wrong:
         raise Refused(
-            f"{len(wrong)} predictions differ from what the emulator counted\n"
+            f"what was predicted differs from what the emulator counted, in {len(wrong)} of {len(counted)}\n"
             + compare(wrong, {name: counted[name] for name in wrong})
         )
     if len(missing) == len(counted):

@@ -93,6 +93,7 @@ LAYERS = (
     "cublas",
     "ladder",
     "launch",
+    "findings",
     "warp",
     "snapshots",
     "environment",
@@ -101,8 +102,10 @@ LAYERS = (
     "table",
     "measured",
     "exercises",
+    "shared_tile_exercises",
     "plotting",
     "pictures",
+    "controls",
     "widgets",
     "stepping",
     "tile_sliders",
@@ -112,7 +115,7 @@ LAYERS = (
 )
 SEEN_BY_THE_EMULATOR = {"nvrtc", "gpus"}
 PACKAGES = {"__init__", "emulator"}
-DRAWING = {"plotting", "pictures", "widgets", "stepping", "tile_sliders"}
+DRAWING = {"plotting", "pictures", "controls", "widgets", "stepping", "tile_sliders"}
 
 
 def module_name(path: Path) -> str:
@@ -238,11 +241,11 @@ def test_each_rung_has_one_kernel_and_one_notebook_of_its_number_and_name():
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_is_kept_without_outputs(path):
     notebook = json.loads(path.read_text(encoding="utf-8"))
-    assert "widgets" not in notebook["metadata"], "clear it with: nbstripout notebooks/*.ipynb"
+    assert "widgets" not in notebook["metadata"], "clear it with: make format"
     for cell in notebook["cells"]:
         if cell["cell_type"] == "code":
             assert not cell["outputs"] and cell["execution_count"] is None, (
-                "clear it with: nbstripout notebooks/*.ipynb"
+                "clear it with: make format"
             )
 
 

@@ -4,7 +4,8 @@ from gemmlab import launch, warp
 from gemmlab.gemm import Gemm
 from gemmlab.ladder import rung
 
-NAIVE, COALESCED = launch.of(rung("naive")), launch.of(rung("coalesced"))
+BLOCK = {"BX": 32, "BY": 4}
+NAIVE, COALESCED = launch.of(rung("naive"), BLOCK), launch.of(rung("coalesced"), BLOCK)
 SQUARE = Gemm(32, 32, 16)
 
 
