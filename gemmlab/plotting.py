@@ -215,8 +215,8 @@ def _label_lanes(axis: Axes, elements: Sequence[tuple[int, int]], shape: tuple[i
     elif last_column - first_column < shape[1] // 2:
         _label_cell(axis, elements[-1], f"lanes 0 to {count - 1}", shape)
     else:
-        axis.text(first_column, first_row + 1.2, "lane 0", ha="left", va="top", fontsize=9)
-        axis.text(last_column, last_row + 1.2, f"lane {count - 1}", ha="right", va="top", fontsize=9)
+        axis.text(first_column, first_row + 1.8, "lane 0", ha="left", va="top", fontsize=9)
+        axis.text(last_column, last_row + 1.8, f"lane {count - 1}", ha="right", va="top", fontsize=9)
 
 
 def _label_cell(axis: Axes, element: tuple[int, int], text: str, shape: tuple[int, int]) -> None:
