@@ -103,7 +103,8 @@ def _declared(text: str) -> Declared:
 @dataclass(frozen=True)
 class Bound:
     """Arguments ready for a launch: raw bytes by PTX parameter name, what is wrong, whether the launch must be refused
-    (a wrong scalar only arrives wrong, as it would through CuPy), and the arrays among them."""
+    (a wrong scalar only arrives wrong, as it would through CuPy), and the arrays among them.
+    """
 
     parameters: dict[str, np.ndarray]
     hazards: tuple[Hazard, ...]
@@ -116,7 +117,8 @@ def bind(function: Function, source: str, args: tuple[object, ...]) -> Bound:
     declared = declared_parameters(source, function.name)
     expected = function.parameters
     if not isinstance(args, tuple | list):
-        raise TypeError(f"a kernel's arguments come as one tuple, not as {type(args).__name__}: kernel(grid, block, (a, b))")
+        kind = type(args).__name__
+        raise TypeError(f"a kernel's arguments come as one tuple, not as {kind}: kernel(grid, block, (a, b))")
     if declared is None or len(declared) != len(expected):
         declared = tuple(Declared(f"parameter {i}", p.type, False, None) for i, p in enumerate(expected))
     raw = [_raw(value, d.name) for value, d in zip(args, declared, strict=False)]
@@ -205,12 +207,14 @@ def _scalar_problem(value: object, parameter: Parameter, d: Declared) -> str | N
             return None if dtype == np.float64 else _reinterpreted(value, dtype)
         return None if isinstance(value, np.generic) and value.dtype == dtype else _reinterpreted(value, dtype)
     if isinstance(value, bool | np.bool_):
-        return None if dtype.itemsize == 1 else f"{value!r} is one byte, but the parameter has {dtype.itemsize}; pass np.{dtype}({value})"
+        if dtype.itemsize == 1:
+            return None
+        return f"{value!r} is one byte, but the parameter has {dtype.itemsize}; pass np.{dtype}({value})"
     if isinstance(value, int | np.integer):
         if isinstance(value, np.integer) and value.dtype.itemsize < dtype.itemsize:
             return (
-                f"{value!r} has {value.dtype.itemsize} bytes, but the parameter has {dtype.itemsize}, and the rest would "
-                f"be garbage; pass np.{dtype}({value})"
+                f"{value!r} has {value.dtype.itemsize} bytes, but the parameter has {dtype.itemsize}, and the rest "
+                f"would be garbage; pass np.{dtype}({value})"
             )
         low, high = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
         return None if low <= value <= high else f"{value} is outside {dtype}'s range of {low} to {high}"

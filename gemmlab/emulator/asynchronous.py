@@ -22,7 +22,8 @@ from .ptx import Immediate, Instruction, Operand, Register
 @dataclass(frozen=True)
 class Copy:
     """Bytes on their way: `values` to shared `address` for the `lanes` that wait, each in its `group`, counted from
-    0."""
+    0.
+    """
 
     site: Site
     address: np.ndarray
@@ -33,6 +34,7 @@ class Copy:
 
 @opcode("cp")
 def cp(instruction: Instruction, code: Code) -> Step:
+    """Begin a copy, close a group, or wait for groups."""
     parts = instruction.parts
     if parts[1] != "async" or {"bulk", "mbarrier", "reduce", "tensor"} & set(parts):
         raise UnsupportedInstruction(instruction)

@@ -19,16 +19,19 @@ from .ptx import Instruction
 BARRIERS = 16
 """Barriers of a block."""
 
-_COMBINE = {"popc": lambda votes, went: votes.sum(axis=1),
-            "or": lambda votes, went: votes.any(axis=1),
-            "and": lambda votes, went: (votes | ~went).all(axis=1)}
+_COMBINE = {
+    "popc": lambda votes, went: votes.sum(axis=1),
+    "or": lambda votes, went: votes.any(axis=1),
+    "and": lambda votes, went: (votes | ~went).all(axis=1),
+}
 
 
 @dataclass(frozen=True)
 class Barrier:
     """A barrier instruction. `number` and `count` read its operands (count None: every thread of the block). An
     arrival does not wait (`waits`). Of an `aligned` barrier all lanes of a warp execute the same one. A reduction
-    combines `vote` over the threads that meet and writes register `result`."""
+    combines `vote` over the threads that meet and writes register `result`.
+    """
 
     line: int
     number: Read
@@ -70,7 +73,8 @@ class Left:
 @dataclass(frozen=True)
 class Meeting:
     """Threads that one barrier joins, as (blocks, threads) booleans: those that `arrived`, waiting or not, and those
-    that `waited` for them. `whole` marks the blocks in which every living thread waited (or none lives)."""
+    that `waited` for them. `whole` marks the blocks in which every living thread waited (or none lives).
+    """
 
     arrived: np.ndarray
     waited: np.ndarray
@@ -91,8 +95,16 @@ def form(instruction: Instruction, code: Code) -> Barrier:
     result, *operands, vote = operands
     number, *count = (read(o, DTYPES["u32"], instruction, code) for o in operands)
     reduction = next(p for p in parts if p in _COMBINE)
-    return Barrier(instruction.line, number, count[0] if count else None, True, aligned, reduction,
-                   read_predicate(vote, instruction, code), destination(result, instruction, code))
+    return Barrier(
+        instruction.line,
+        number,
+        count[0] if count else None,
+        True,
+        aligned,
+        reduction,
+        read_predicate(vote, instruction, code),
+        destination(result, instruction, code),
+    )
 
 
 def arrive(barrier: Barrier, registers: list[np.ndarray], mask: np.ndarray, resume: int) -> list[Wait]:
@@ -119,9 +131,7 @@ def _require_legal(wait: Wait) -> None:
         raise KernelFault(Hazard("divergent-barrier", wait.line, what, cure=cure))
 
 
-def meet(
-    batch: Batch, waits: Sequence[Wait], arrivals: Sequence[Wait], living: Mask
-) -> list[tuple[int, Meeting]]:
+def meet(batch: Batch, waits: Sequence[Wait], arrivals: Sequence[Wait], living: Mask) -> list[tuple[int, Meeting]]:
     """Numbers of the barriers that have all the threads they want, each with who meets there."""
     waiting = [(w, batch.flat(w.mask)) for w in waits]
     alive = batch.active(living)
@@ -146,14 +156,13 @@ def _warps(lanes: np.ndarray) -> np.ndarray:
 def reduced(batch: Batch, waits: Sequence[Wait], went: np.ndarray) -> np.ndarray:
     """What a reducing barrier gives each block, as a lattice: the votes of the threads that `went`, combined."""
     votes = np.logical_or.reduce([batch.flat(w.vote & w.mask) for w in waits]) & went
-    return _COMBINE[waits[0].barrier.reduction](votes, went).reshape(batch.extent + (1, 1, 1))
+    return _COMBINE[waits[0].barrier.reduction](votes, went).reshape((*batch.extent, 1, 1, 1))
 
 
 def write_reduction(wait: Wait, value: np.ndarray, registers: list[np.ndarray], mask: Mask) -> None:
     """Put a reduction's result where its lanes expect it."""
     held = registers[wait.barrier.result]
     registers[wait.barrier.result] = merge(mask, value.astype(held.dtype), held)
-
 
 
 def deadlock(batch: Batch, wait: Wait) -> Hazard:

@@ -17,12 +17,19 @@ ATOMICS = {ATOMIC, FLAG_READ, FLAG_WRITE}
 
 INTERBLOCK, CROSSWARP, SAMEWARP, IN_FLIGHT = "interblock", "crosswarp", "samewarp", "async"
 
-_DOES = {READ: "reads", WRITE: "writes", ATOMIC: "updates", ASYNC: "copies to", FLAG_READ: "reads", FLAG_WRITE: "writes"}
+_DOES = {
+    READ: "reads",
+    WRITE: "writes",
+    ATOMIC: "updates",
+    ASYNC: "copies to",
+    FLAG_READ: "reads",
+    FLAG_WRITE: "writes",
+}
 _DID = _DOES | {ATOMIC: "updates by an atomic", ASYNC: "fills by an asynchronous copy"}
 
 _CURES = {
-    INTERBLOCK: "blocks run in any order and no barrier joins them: let one block write each output, or use an atomic such "
-    "as atomicAdd; what one block hands to another needs __threadfence() and then an atomic flag",
+    INTERBLOCK: "blocks run in any order and no barrier joins them: let one block write each output, or use an atomic "
+    "such as atomicAdd; what one block hands to another needs __threadfence() and then an atomic flag",
     CROSSWARP: "put a barrier, __syncthreads(), between the two",
     SAMEWARP: "lanes of a warp do not run in step: put __syncwarp() between the two, or __syncthreads()",
 }
@@ -53,6 +60,7 @@ def kind_of(site: Site) -> str:
 
 
 def scope_of(earlier: Party, later: Party, warps_differ: bool) -> str:
+    """How far apart the two are."""
     if earlier.block != later.block:
         return INTERBLOCK
     return CROSSWARP if warps_differ else SAMEWARP
@@ -61,8 +69,10 @@ def scope_of(earlier: Party, later: Party, warps_differ: bool) -> str:
 def conflict_hazard(
     space: str, place: Place, earlier: Party, later: Party, scope: str, count: int, granule: int, group: str = ""
 ) -> Hazard:
-    """Finding of a race over `count` granules of `granule` bytes; `place` is the first. `group` says of a copy in flight
-    which of its thread's groups it is in."""
+    """Finding of a race over `count` granules of `granule` bytes; `place` is the first.
+
+    `group` says of a copy in flight which of its thread's groups it is in.
+    """
     what = place.element or f"byte {place.offset} of {place.array}"
     who = f"thread {later.thread} of block {later.block} {_DOES[later.does]} {what}"
     other = f"thread {earlier.thread}"
@@ -70,7 +80,7 @@ def conflict_hazard(
         other += f" of block {earlier.block}"
     if scope == IN_FLIGHT:
         text = f"{who} while the copy that {other} began on line {earlier.line} may still be in flight: {group}"
-        cure = "wait for its group first (__pipeline_wait_prior(0) waits for all), then let the block meet at __syncthreads()"
+        cure = "wait for its group first, as by __pipeline_wait_prior(0), then let the block meet at __syncthreads()"
     elif earlier.line == later.line and earlier.does == later.does:
         text = f"{who}, and so does {other}, in any order"
         cure = _CURES[scope] if scope == INTERBLOCK else _ONE_WRITER

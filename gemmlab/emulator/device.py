@@ -31,7 +31,8 @@ def architecture() -> str:
 
 def use_architecture(name: str) -> None:
     """Stand for another compute capability from now on; kernels made earlier keep theirs. ValueError for an unknown
-    one."""
+    one.
+    """
     _settings["architecture"] = gpus.architecture(name).name
 
 
@@ -138,7 +139,8 @@ def launch(
     observers: tuple[Observer, ...] = (),
 ) -> None:
     """Check a launch against the GPU's limits and run it. Every hazard goes to `on_fault`, which may raise; a launch
-    that a GPU refuses is not run."""
+    that a GPU refuses is not run.
+    """
     grid, block = limits.extent(grid, "grid"), limits.extent(block, "block")
     program = kernel.program
     problem = _problem(kernel, program, grid, block, int(shared_mem))

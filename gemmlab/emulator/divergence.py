@@ -1,5 +1,6 @@
 """An observer that finds barriers which part of a block does not reach, by where they stand: a kernel whose threads
-meet at two different barriers, or after some have left, is wrong even when it runs through."""
+meet at two different barriers, or after some have left, is wrong even when it runs through.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ from .observer import Observer
 
 class Divergence(Observer):
     """Compares where the threads of a block stand when nobody can go on. Barriers with a thread count join parts of a
-    block on purpose, from wherever they come; of those only a warp that stands at two at once is at fault."""
+    block on purpose, from wherever they come; of those only a warp that stands at two at once is at fault.
+    """
 
     def __init__(self, report: Callable[[Hazard], None]) -> None:
         self._report = report
@@ -41,15 +43,13 @@ class Divergence(Observer):
             return
         part = "warp" if counted else "block"
         what = (
-            f"{int(lanes[row].sum())} of {batch.threads} threads of block {batch.block_index(row)} wait at this barrier "
-            f"while {int(others[row].sum())} wait at another one on line {other.line}"
+            f"{int(lanes[row].sum())} of {batch.threads} threads of block {batch.block_index(row)} wait at this "
+            f"barrier while {int(others[row].sum())} wait at another one on line {other.line}"
         )
         cure = f"every thread of a {part} must reach the same barrier: take it out of the branch"
         self._found(batch, wait.line, other.line, row, lanes, others, what, cure, int(others[row].sum()))
 
-    def _left_behind(
-        self, batch: Batch, wait: Wait, lanes: np.ndarray, gone: list[tuple[int, np.ndarray]]
-    ) -> None:
+    def _left_behind(self, batch: Batch, wait: Wait, lanes: np.ndarray, gone: list[tuple[int, np.ndarray]]) -> None:
         for line in sorted({line for line, _ in gone}):
             away = np.logical_or.reduce([each for at, each in gone if at == line])
             blocks = lanes.any(axis=1) & away.any(axis=1)

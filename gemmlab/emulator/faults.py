@@ -33,8 +33,8 @@ class Hazard:
     `kind` is one of KINDS, `line` the source line (0: none, as for a refused launch), `lines` the other lines that
     take part, `block` and `threads` the first it was seen at, (x, y, z) each. `count` says how many `counted` things
     were seen in all. Of memory: `space`, `array`, byte `offset` in it and `bytes` of the access. Of a race: `accesses`
-    as (line, what it does, such as 'read', 'write', 'atomic' or 'async write') in the order in which the emulator saw them, and `scope`,
-    'interblock', 'crosswarp', 'samewarp' or 'async'.
+    as (line, what it does, such as 'read', 'write', 'atomic' or 'async write') in the order in which the emulator saw
+    them, and `scope`, 'interblock', 'crosswarp', 'samewarp' or 'async'.
     """
 
     kind: str
@@ -62,6 +62,7 @@ class Hazard:
         return f"{line}{self.what}{total}{'; ' if self.cure else ''}{self.cure}"
 
     def with_count(self, count: int) -> Hazard:
+        """The same finding, seen this often."""
         return replace(self, count=count)
 
     def __str__(self) -> str:
@@ -95,8 +96,8 @@ def access_hazard(op: str, line: int, batch: Batch, found: Fault) -> Hazard:
         cure = "keep the address a multiple of the width, or use narrower accesses"
         if place.row_bytes % found.bytes:
             cure = (
-                f"rows of {place.row} are {place.row_bytes} bytes, no multiple of {found.bytes}: pad them, or use narrower "
-                "accesses"
+                f"rows of {place.row} are {place.row_bytes} bytes, no multiple of {found.bytes}: pad them, or use "
+                "narrower accesses"
             )
     else:
         what = f"{does} at {place}"

@@ -45,7 +45,8 @@ class Footprints:
         self, batch: Batch, address: np.ndarray, mask: Mask, width: int, granule: int, own_rows: bool
     ) -> tuple[int, Footprint] | None:
         """The lowest granule and the footprint above it of an access of `width` bytes a lane; None when no lane is
-        active. `own_rows` says that each block has a memory of its own."""
+        active. `own_rows` says that each block has a memory of its own.
+        """
         if mask is None:
             lowest = int(address.min()) // granule * granule
             offset = (address - address.dtype.type(lowest)).astype(np.int64)
@@ -72,7 +73,8 @@ def _lanes(shape: tuple[int, ...], extents: tuple[int, ...]) -> tuple[np.ndarray
     """Lowest and highest lane of each cell of a lattice: a cell stands for all lanes along the axes of extent 1."""
     every = np.arange(int(np.prod(extents)), dtype=np.int64).reshape(extents)
     low = every[tuple(slice(0, n) for n in shape)]
-    high = every[tuple(slice(None) if n == full else slice(full - 1, full) for n, full in zip(shape, extents, strict=True))]
+    axes = zip(shape, extents, strict=True)
+    high = every[tuple(slice(None) if n == full else slice(full - 1, full) for n, full in axes)]
     return low.reshape(-1), high.reshape(-1)
 
 

@@ -1,7 +1,7 @@
 """An observer that finds reads of bytes that nobody wrote, and outputs that a kernel left unwritten.
 
-Shared and local memory start empty with every block. An array from `empty` is empty until the host or a kernel fills it;
-what a launch without a trace stored is not known byte by byte, so such an array then counts as filled.
+Shared and local memory start empty with every block. An array from `empty` is empty until the host or a kernel fills
+it; what a launch without a trace stored is not known byte by byte, so such an array then counts as filled.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ class Initialized(Observer):
 
     def start(self, frame: Frame) -> None:
         batch = frame.batch
-        self._shared = BlockMemory(Batch(batch.grid, batch.block, batch.origin, (1, 1, 1)), frame.shared.regions, fill=0)
+        one = Batch(batch.grid, batch.block, batch.origin, (1, 1, 1))
+        self._shared = BlockMemory(one, frame.shared.regions, fill=0)
         self._shared_full = not frame.shared.regions
         self._local = ThreadMemory(batch, frame.local.nbytes, fill=0)
 
@@ -106,7 +107,8 @@ class Initialized(Observer):
         if does != "write" and initialized is not None:
             units = _units(initialized, width)[index if touch.mask is None else np.where(touch.mask, index, 0)]
             batch = frame.batch
-            self._look(site, batch, batch, touch, units, owner.base, lambda row, thread, at: initialized[at:], owner.place)
+            flags = lambda row, thread, at: initialized[at:]  # noqa: E731
+            self._look(site, batch, batch, touch, units, owner.base, flags, owner.place)
         if does != "read":
             self._lines[owner.base] = site.line
             lanes = _active(index, touch.mask)
@@ -179,7 +181,8 @@ class Initialized(Observer):
             Hazard(
                 "uninitialized",
                 self._lines.get(allocation.base, 0),
-                f"{count:,} of {missing.size:,} elements of {passed.name} were never written, the first is {place.element}",
+                f"{count:,} of {missing.size:,} elements of {passed.name} were never written, the first is "
+                f"{place.element}",
                 count=count,
                 cure="let the grid cover the whole array, and check how each thread finds its row and column",
                 space="global",

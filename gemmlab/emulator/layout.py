@@ -38,7 +38,8 @@ class Region:
 @dataclass(frozen=True)
 class SharedLayout:
     """`offsets` by PTX name, the static arrays' regions, their packed size on the hardware, and the dynamic arrays:
-    their names, as written, and the one offset at which all of them start."""
+    their names, as written, and the one offset at which all of them start.
+    """
 
     offsets: dict[str, int]
     arrays: tuple[Region, ...]
@@ -82,7 +83,8 @@ def _matching(free: int, packed: int) -> int:
 
 def plain_name(name: str) -> str:
     """A variable's name as written, from one that C++ mangled, such as 'As' from '_ZZ4gemmE2As' (Itanium ABI: the
-    length and the name stand last, but for a number that tells namesakes apart)."""
+    length and the name stand last, but for a number that tells namesakes apart).
+    """
     if not name.startswith("_Z"):
         return name
     for match in re.finditer(r"(?:E|_ZL?)(\d+)", name):

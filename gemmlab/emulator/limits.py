@@ -35,7 +35,8 @@ def shape_problem(arch: Architecture, grid: Extent, block: Extent) -> str | None
                 return f"{what}.{axis} = {n} > {most}, the most on {arch.name}; {cure}"
     threads = prod(block)
     if threads > arch.max_threads_per_block:
-        return f"{threads} threads a block ({' x '.join(map(str, block))}) > {arch.max_threads_per_block}; use a smaller block"
+        shape = " x ".join(map(str, block))
+        return f"{threads} threads a block ({shape}) > {arch.max_threads_per_block}; use a smaller block"
     return None
 
 
@@ -67,18 +68,20 @@ def most_threads(arch: Architecture, registers: int) -> int:
 
 def local_problem(local_bytes: int) -> str | None:
     """Why a thread may not have this much local memory, or None (CUDA C++ Programming Guide, "Compute Capabilities":
-    512 KiB on every architecture)."""
+    512 KiB on every architecture).
+    """
     if local_bytes <= LOCAL_BYTES_PER_THREAD:
         return None
     return (
-        f"{local_bytes} > {LOCAL_BYTES_PER_THREAD} bytes of local memory a thread; make the arrays of a thread smaller, or "
-        "keep them in global memory"
+        f"{local_bytes} > {LOCAL_BYTES_PER_THREAD} bytes of local memory a thread; make the arrays of a thread "
+        "smaller, or keep them in global memory"
     )
 
 
 def shared_problem(arch: Architecture, static: int, dynamic: int, opted_in: int) -> str | None:
     """Why one block may not have this much shared memory, or None. `opted_in` is the kernel's
-    max_dynamic_shared_size_bytes, 0 when it was never set."""
+    max_dynamic_shared_size_bytes, 0 when it was never set.
+    """
     if dynamic < 0:
         return f"shared_mem = {dynamic}, but must be at least 0"
     limit = arch.shared_bytes_per_block

@@ -28,7 +28,8 @@ from .instructions import (
     resize,
 )
 from .lanes import Mask, both
-from .memory import GLOBAL_BASE, LOCAL_WINDOW, SHARED_WINDOW, Fault
+from .memory import GLOBAL_BASE, LOCAL_WINDOW, SHARED_WINDOW, Fault, GlobalMemory
+from .onchip import BlockMemory
 from .parameters import load_parameter, store_parameter
 from .ptx import Address, Instruction, Symbol
 
@@ -46,7 +47,8 @@ _WINDOWS = {"shared": (SHARED_WINDOW, LOCAL_WINDOW), "local": (LOCAL_WINDOW, GLO
 U32, U64 = DTYPES["u32"], DTYPES["u64"]
 
 
-def memory_of(frame: Frame, space: str):
+def memory_of(frame: Frame, space: str) -> GlobalMemory | BlockMemory:
+    """The memory behind a state space."""
     return {"global": frame.memory, "shared": frame.shared, "local": frame.local}[space]
 
 
@@ -104,6 +106,7 @@ def unwatched_load(site: Site, frame: Frame, address: np.ndarray, mask: Mask) ->
 
 
 def store(site: Site, frame: Frame, address: np.ndarray, value: np.ndarray, mask: Mask) -> None:
+    """Write units of the site's width on active lanes, and tell observers."""
     access(site, frame, address, mask)
     report: Callable[[Fault], None] = lambda found: frame.fault(site, found)  # noqa: E731
     memory_of(frame, site.space).write(frame.batch, address, value, mask, site.bytes, report)
@@ -141,6 +144,7 @@ def _form(instruction: Instruction) -> tuple[str | None, int, np.dtype]:
 
 @opcode("ld", "ldu")
 def ld(instruction: Instruction, code: Code) -> Step:
+    """Load from any state space, or from a generic address."""
     space, count, dtype = _form(instruction)
     in_parameters = space is not None and space.startswith("param")
     if in_parameters and isinstance(instruction.operands[1].base, Symbol):
@@ -177,6 +181,7 @@ def _put(frame: Frame, index: int, value: np.ndarray, mask: Mask) -> None:
 
 @opcode("st")
 def st(instruction: Instruction, code: Code) -> Step:
+    """Store to any state space, or to a generic address."""
     space, count, dtype = _form(instruction)
     if space is not None and space.startswith("param"):
         return store_parameter(instruction, code, count, dtype)

@@ -147,9 +147,7 @@ class Machine:
                 )
             )
 
-    def _leave(
-        self, leave: Exit, function: CompiledFunction, frame: Frame, mask: Mask, standing: Standing
-    ) -> None:
+    def _leave(self, leave: Exit, function: CompiledFunction, frame: Frame, mask: Mask, standing: Standing) -> None:
         """Send the lanes of a finished block on."""
 
         def go(target: int, lanes: Mask) -> None:

@@ -39,7 +39,8 @@ UNITS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64, 16: np.complex12
 @dataclass(frozen=True)
 class Place:
     """Where an address lies: `offset` bytes into an array of `size` bytes, or near none ('' and None). `element` is
-    the array's element there, such as 'A[1, 0]'; `row` says how long a row of it is, and `row_bytes` in bytes."""
+    the array's element there, such as 'A[1, 0]'; `row` says how long a row of it is, and `row_bytes` in bytes.
+    """
 
     address: int
     array: str = ""
@@ -101,7 +102,7 @@ class Allocation:
         """What lies at a byte offset, inside the array or outside."""
         if not self.shape or 0 in self.shape or offset < 0:
             return Place(self.base + offset, self.name, offset, self.nbytes)
-        first, *extents = self.shape
+        extents = self.shape[1:]
         index, left = [], offset // self.dtype.itemsize
         for extent in reversed(extents):
             left, at = divmod(left, extent)
@@ -129,8 +130,8 @@ class GlobalMemory:
         """A new array of bytes; MemoryError when the emulated GPU has no room for it."""
         if self._used + nbytes > CAPACITY:
             raise MemoryError(
-                f"cannot allocate {nbytes:,} bytes: the emulated GPU has {CAPACITY:,}, of which {self._used:,} are in use; "
-                "use smaller arrays, or del those that are no longer needed"
+                f"cannot allocate {nbytes:,} bytes: the emulated GPU has {CAPACITY:,}, of which {self._used:,} are in "
+                "use; use smaller arrays, or del those that are no longer needed"
             )
         self._bury()
         allocation = Allocation(self._next, nbytes, name)
@@ -179,7 +180,8 @@ class GlobalMemory:
         self, batch: Batch, address: np.ndarray, values: np.ndarray, mask: Mask, width: int, fault: FaultHandler
     ) -> None:
         """Store units of `width` bytes; where lanes meet at one address the last lane's value stays. A faulty lane
-        writes nothing."""
+        writes nothing.
+        """
         allocation, index = self._locate(address, mask, width)
         if allocation is not None:
             shape = np.broadcast_shapes(index.shape, values.shape, (1,) * RANK if mask is None else mask.shape)
@@ -199,7 +201,8 @@ class GlobalMemory:
 
     def _locate(self, address: np.ndarray, mask: Mask, width: int) -> tuple[Allocation | None, np.ndarray]:
         """Allocation of the first active lane and every lane's unit index in it, or None when a lane is misaligned.
-        The index of a lane below the allocation wraps to a huge value, so one upper bound checks both ends."""
+        The index of a lane below the allocation wraps to a huge value, so one upper bound checks both ends.
+        """
         first = address.flat[0]
         if mask is not None:
             shape = np.broadcast_shapes(address.shape, mask.shape)

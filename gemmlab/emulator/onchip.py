@@ -26,7 +26,7 @@ class BlockMemory:
         self.committed = np.zeros((1,) * RANK, np.int64)
         self._starts = [r.start for r in regions]
         self._ends = [r.end for r in regions]
-        self._storage = np.full(self._rows() + (max(-(-self.nbytes // 16), 1) * 16,), fill, np.uint8)
+        self._storage = np.full((*self._rows(), max(-(-self.nbytes // 16), 1) * 16), fill, np.uint8)
 
     def _rows(self) -> tuple[int, ...]:
         return self.batch.extent
@@ -67,7 +67,7 @@ class BlockMemory:
 
     def _row_starts(self, rows: np.ndarray) -> np.ndarray:
         starts = np.arange(prod(self.batch.extent), dtype=np.int64) * rows.shape[3]
-        return starts.reshape(self.batch.extent + (1, 1, 1))
+        return starts.reshape((*self.batch.extent, 1, 1, 1))
 
     def _index(self, address: np.ndarray, mask: Mask, width: int, fault: FaultHandler) -> tuple[np.ndarray, Mask]:
         """Unit index of every lane; lanes at fault are reported and taken out of the mask."""

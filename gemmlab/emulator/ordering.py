@@ -1,8 +1,8 @@
 """What is ordered before what: barriers, warp-level barriers, and fences with atomics, as times.
 
 The launch has one clock, which ticks at each event that orders accesses. An access is stamped with the time it happens
-at; it comes before everything that a thread does later exactly when its stamp is below the time that the thread knows of
-it. A barrier of the whole block lets all its threads know all; a barrier with a thread count joins what its warps know
+at; it comes before what a thread does now exactly when its stamp is below the time up to which that thread knows of it.
+A barrier of the whole block lets all its threads know all; a barrier with a thread count joins what its warps know
 (those that only arrive learn nothing); a warp-level barrier joins its lanes. Knowledge passes on, as in vector clocks.
 """
 
@@ -128,7 +128,8 @@ def _any_lane(lanes: np.ndarray) -> np.ndarray:
 class Publications:
     """What threads make known by flags: a fence, then an atomic write publishes what its block did before the fence to
     every block (a fence of the block's scope: to its own) that makes an atomic read afterwards. Whether it is the same
-    address is not asked, so a flag that was forgotten can hide behind another. Blocks are numbered over the launch."""
+    address is not asked, so a flag that was forgotten can hide behind another. Blocks are numbered over the launch.
+    """
 
     clock: Clock
     fenced: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -154,7 +155,8 @@ class Publications:
 
     def ordered(self, block: np.ndarray, when: np.ndarray, later: np.ndarray, atomic: bool) -> np.ndarray:
         """Whether what `block` did at a time came before what block `later` does now; all are (n,). An `atomic` access
-        need not be fenced: it comes before whatever learns of it."""
+        need not be fenced: it comes before whatever learns of it.
+        """
         cases, which = np.unique(np.stack([block, when, later]), axis=1, return_inverse=True)
         return np.array([self._ordered(*case, atomic) for case in cases.T.tolist()], bool)[which]
 

@@ -1,9 +1,9 @@
 """An observer that finds races: two threads touch a byte, one at least writes, and nothing orders the two.
 
 Judged by what orders accesses (`ordering.py`), whatever the values and in whatever order the emulator ran them. Two
-atomics do not race; a volatile access counts as an atomic one in global memory, where flags are kept, and as a plain one
-in shared memory, where it orders no lanes. Bytes that an asynchronous copy brings race with everything until the thread
-that asked has waited for them; they count as written by it at that moment.
+atomics do not race; a volatile access counts as an atomic one in global memory, where flags are kept, and as a plain
+one in shared memory, where it orders no lanes. Bytes that an asynchronous copy brings race with everything until the
+thread that asked has waited for them; they count as written by it at that moment.
 
 Reads of an array that nobody has written lately cost nothing but a note; notes are looked at when somebody writes.
 """
@@ -207,7 +207,14 @@ class Races(Observer):
             self._tell(frame, watched, int(earlier), number, *(column[site == earlier] for column in columns))
 
     def _tell(
-        self, frame: Frame, watched: Watched, earlier: int, later: int, at: np.ndarray, who: np.ndarray, lane: np.ndarray
+        self,
+        frame: Frame,
+        watched: Watched,
+        earlier: int,
+        later: int,
+        at: np.ndarray,
+        who: np.ndarray,
+        lane: np.ndarray,
     ) -> None:
         """Report one race at positions `at`, by the pair of lanes that is furthest apart."""
         threads, shadow = self._batch.threads, watched.shadow

@@ -1,8 +1,8 @@
 """Who touched each granule of a memory last: the writer, and the readers and atomics that nothing has ordered since.
 
-Of several concurrent readers two suffice, the lowest and the highest lane: whoever is neither of them conflicts with one
-of them (see `footprint.py`), and a reader that comes before a later reader need not be kept, since whatever is ordered
-after the later one is ordered after both.
+Of several concurrent readers two suffice, the lowest and the highest lane: whoever is neither of them conflicts with
+one of them (see `footprint.py`), and a reader that comes before a later reader need not be kept, since whatever is
+ordered after the later one is ordered after both.
 """
 
 from __future__ import annotations
@@ -75,7 +75,8 @@ class Pair:
 
 class Shadow:
     """Records of a memory of `size` bytes in granules of `granule` bytes; all blocks share one row of them until one
-    does otherwise than the rest."""
+    does otherwise than the rest.
+    """
 
     def __init__(self, size: int, granule: int = 4) -> None:
         self.size, self.granule, self.rows = -(-size // 16) * 16, granule, 1

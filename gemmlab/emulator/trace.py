@@ -57,7 +57,8 @@ def trace(
 ) -> Trace:
     """Launch a kernel and watch it, with further observers if any. Hazards are collected, not raised: a faulty load
     reads zero, a faulty store writes nothing, and the launch goes on where it can. Raises TypeError and
-    nvrtc.CompileError as a plain launch does."""
+    nvrtc.CompileError as a plain launch does.
+    """
     traffic, hazards, touches = Traffic(), Hazards(), Touches()
     initialized = Initialized(hazards.report, touches)
     watching = (traffic, Divergence(hazards.report), Races(hazards.report, touches), initialized, *observers)

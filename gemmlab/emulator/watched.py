@@ -23,7 +23,8 @@ NOTE_BYTES = 1 << 10
 @dataclass(frozen=True)
 class Note:
     """One access: the number of its site, the lanes of a batch that make it (whose first lane has this number in the
-    launch), where, how wide, and when."""
+    launch), where, how wide, and when.
+    """
 
     site: int
     batch: Batch
@@ -36,7 +37,8 @@ class Note:
 @dataclass(frozen=True)
 class Span:
     """Positions in a shadow that an access covers, and the lowest and the highest lane at each: lanes of the launch in
-    global memory, threads of the block in shared memory."""
+    global memory, threads of the block in shared memory.
+    """
 
     at: np.ndarray
     low: np.ndarray
