@@ -167,16 +167,23 @@ class Races(Observer):
         first_block, blocks = self._first_lane // threads, self._batch.blocks
 
         def concurrent(who: np.ndarray, when: np.ndarray, at: np.ndarray, lane: np.ndarray) -> np.ndarray:
+            found = who != lane
+            others = np.flatnonzero(found)
+            if others.size:
+                found[others] = unordered(who[others], when[others], at[others], lane[others])
+            return found
+
+        def unordered(who: np.ndarray, when: np.ndarray, at: np.ndarray, lane: np.ndarray) -> np.ndarray:
             if own:
                 row = at // length
                 block = other = row + first_block
-                found = (who != lane) & (when >= ordering.known(row, lane, who))
+                found = when >= ordering.known(row, lane, who)
             else:
                 block, other = lane // threads, who // threads
                 running = (block >= first_block) & (block < first_block + blocks)
                 row = np.where(running, block - first_block, 0)
                 inside = running & (when >= ordering.known(row, lane % threads, who % threads))
-                found = (who != lane) & (inside | (block != other))
+                found = inside | (block != other)
             if self._publications.fenced and found.any():
                 found[found] = ~self._publications.ordered(other[found], when[found], block[found], atomic)
             return found
