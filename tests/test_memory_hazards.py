@@ -281,3 +281,9 @@ def test_outputs_are_counted_element_by_element():
     trace = traced(COPY, 1, 32, ramp(32), cp.zeros(32, np.float32), np.int32(5))
     (output,) = trace.outputs
     assert (output.array, output.elements, output.unwritten, output.first_unwritten) == ("y", 32, 27, "y[5]")
+
+
+def test_an_array_without_elements_is_no_hazard():
+    trace = traced(COPY, 1, 32, cp.empty(0, np.float32), cp.empty((3, 0), np.float32), np.int32(0))
+    assert trace.ok
+    assert [(output.elements, output.unwritten) for output in trace.outputs] == [(0, 0)]

@@ -166,8 +166,8 @@ class Initialized(Observer):
 
     def _output(self, passed: Passed, written: np.ndarray) -> Output:
         missing = _elements_missing(written, passed.allocation)
-        first = passed.allocation.place(int(missing.argmax()) * passed.allocation.dtype.itemsize).element
-        return Output(passed.name, missing.size, int(missing.sum()), first if missing.any() else "")
+        first = _first_missing(missing, passed.allocation).element if missing.any() else ""
+        return Output(passed.name, missing.size, int(missing.sum()), first)
 
     def _never_written(self, passed: Passed) -> None:
         allocation = passed.allocation
@@ -175,7 +175,7 @@ class Initialized(Observer):
         if not missing.any():
             allocation.initialized = None
             return
-        place = allocation.place(int(missing.argmax()) * allocation.dtype.itemsize)
+        place = _first_missing(missing, allocation)
         count = int(missing.sum())
         self._report(
             Hazard(
@@ -221,3 +221,7 @@ def _elements_missing(flags: np.ndarray, allocation: Allocation) -> np.ndarray:
     """Which elements of an array have a byte that is not flagged."""
     size = allocation.dtype.itemsize
     return ~flags[: flags.size // size * size].reshape(-1, size).all(axis=1)
+
+
+def _first_missing(missing: np.ndarray, allocation: Allocation) -> Place:
+    return allocation.place(int(missing.argmax()) * allocation.dtype.itemsize)

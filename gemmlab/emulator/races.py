@@ -6,6 +6,11 @@ one in shared memory, where it orders no lanes. Bytes that an asynchronous copy 
 thread that asked has waited for them; they count as written by it at that moment.
 
 Reads of an array that nobody has written lately cost nothing but a note; notes are looked at when somebody writes.
+
+Limits. What is judged is the PTX, and the compiler may move an access or make it on more threads than the source does.
+Where barriers join part of a block or of a warp, two of many unordered readers stand for the rest, and a race with
+another of them can stay unseen; a flag orders by time, not by address (`Publications`). Neither makes a right kernel
+look wrong.
 """
 
 from __future__ import annotations
