@@ -46,6 +46,7 @@ LAYERS = (
     "emulator.integers",
     "emulator.approximations",
     "emulator.arithmetic",
+    "emulator.independent",
     "emulator.bits",
     "emulator.comparisons",
     "emulator.conversions",

@@ -25,7 +25,8 @@ from . import (  # noqa: F401  (each registers its opcodes)
 )
 from .barriers import Barrier, form
 from .calls import function_addresses, inline, names_of
-from .instructions import DTYPES, Code, Step, UnsupportedInstruction, build, guard, read
+from .independent import steps_of
+from .instructions import DTYPES, Code, Step, UnsupportedInstruction, guard, read
 from .layout import SharedLayout, shared_layout
 from .memory import Allocation, GlobalMemory
 from .ptx import Address, Function, Instruction, Module, Symbol, Variable
@@ -169,7 +170,7 @@ def _compile(function: Function, symbols: dict[str, tuple[str, int]]) -> Compile
         leave = _exit(last, number, function, code)
         if leave is None:
             body, leave = block.instructions, Exit("next", last.line, (number + 1,))
-        steps = tuple(build(i, code) for i in body if i.parts[0] != "nop")
+        steps = tuple(steps_of([i for i in body if i.parts[0] != "nop"], code))
         blocks.append(CompiledBlock(steps, leave, any(_polls(i) for i in body)))
     return CompiledFunction(function, code, tuple(blocks), -(-local_bytes // 16) * 16)
 
