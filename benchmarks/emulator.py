@@ -60,8 +60,8 @@ extern "C" __global__ void shared_tile(int M, int N, int K, float alpha, const f
 
 # Modules of the emulator by what they do; NumPy's own time counts for the module that called it.
 WORK = {
-    "loads and stores": ("memory", "onchip", "loadstore", "asynchronous", "atomics"),
-    "branches, masks and barriers": ("machine", "lanes", "code", "barriers", "calls"),
+    "loads and stores": ("memory", "onchip", "loadstore", "parameters", "asynchronous", "atomics"),
+    "branches, masks and barriers": ("machine", "standing", "lanes", "code", "barriers", "warps"),
     "counting traffic": ("traffic", "wavefronts"),
     "looking for hazards": (
         "touches", "initialized", "footprint", "ordering", "shadow", "watched", "conflict", "races", "divergence"
