@@ -1,6 +1,6 @@
 """Whether the emulator tells of a GPU what the GPU does: bits of results, registers, and counts of Nsight Compute.
 
-    python benchmarks/fidelity.py [--ncu] [--json FILE] [--dry-run] [PART_OF_A_NAME...]
+    python benchmarks/fidelity.py [PART_OF_A_NAME...] [--ncu [PROGRAM]] [--json FILE] [--dry-run]
 
 Runs every rung's kernel on several shapes and every kernel under tests/cases on a GPU through CuPy and on the emulator,
 and prints one table: what is equal stands once, what is not stands as emulator != GPU. --ncu adds requests, sectors and

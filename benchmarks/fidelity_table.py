@@ -115,11 +115,11 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def summary(rows: Sequence[Row]) -> str:
-    """Return how many results and figures are equal, in a sentence."""
-    ran = [row for row in rows if row.gpu is not None]
-    pairs = [pair for row in ran for pair in row.figures.values() if pair[1] is not None]
+    """Return how many results of launches and how many figures are equal, in a sentence."""
+    launched = [row for row in rows if row.gpu is not None and row.gpu.outcome != "compiled"]
+    pairs = [pair for row in rows for pair in row.figures.values() if pair[1] is not None]
     return (
-        f"{sum(row.equal_bits for row in ran)} of {len(ran)} results and "
+        f"{sum(row.equal_bits for row in launched)} of {len(launched)} results and "
         f"{sum(ours == theirs for ours, theirs in pairs)} of {len(pairs)} figures are equal"
     )
 
