@@ -25,8 +25,22 @@ def cublas_sgemm(problem: Gemm, A: Any, B: Any, C: Any) -> None:
     cublas.setMathMode(handle, cublas.CUBLAS_DEFAULT_MATH)
     cublas.setPointerMode(handle, cublas.CUBLAS_POINTER_MODE_HOST)
     try:
-        cublas.sgemm(handle, cublas.CUBLAS_OP_N, cublas.CUBLAS_OP_N, N, M, K, ctypes.addressof(alpha),
-                     B.data.ptr, N, A.data.ptr, K, ctypes.addressof(beta), C.data.ptr, N)
+        cublas.sgemm(
+            handle,
+            cublas.CUBLAS_OP_N,
+            cublas.CUBLAS_OP_N,
+            N,
+            M,
+            K,
+            ctypes.addressof(alpha),
+            B.data.ptr,
+            N,
+            A.data.ptr,
+            K,
+            ctypes.addressof(beta),
+            C.data.ptr,
+            N,
+        )
     finally:
         cublas.setMathMode(handle, math_mode)
         cublas.setPointerMode(handle, pointer_mode)
@@ -38,5 +52,6 @@ def _check_operand(problem: Gemm, name: str, array: Any) -> None:
     if array.shape != problem.shapes[name]:
         raise ValueError(f"{name} has shape {array.shape}, but must be {problem.shapes[name]} for {problem}")
     if not array.flags.c_contiguous:
-        raise ValueError(f"{name} has strides {array.strides}, but must be row-major and contiguous: use "
-                         "cp.ascontiguousarray")
+        raise ValueError(
+            f"{name} has strides {array.strides}, but must be row-major and contiguous: use cp.ascontiguousarray"
+        )

@@ -84,8 +84,9 @@ def require_matrix(problem: Gemm, name: str, matrix: np.ndarray, role: str | Non
     """
     role = role or name
     if not isinstance(matrix, np.ndarray):
-        raise TypeError(f"{role} must be a NumPy array, not {type(matrix).__name__}: bring a device array home with "
-                        "cp.asnumpy")
+        raise TypeError(
+            f"{role} must be a NumPy array, not {type(matrix).__name__}: bring a device array home with cp.asnumpy"
+        )
     if matrix.dtype != np.float32:
         raise TypeError(f"{role} has dtype {matrix.dtype}, but must be float32: use .astype(np.float32)")
     if matrix.shape != problem.shapes[name]:
@@ -175,12 +176,14 @@ def _checkerboard(rows: int, columns: int) -> np.ndarray:
     return sign.astype(np.float32)
 
 
-FAMILIES: Mapping[str, Callable[[Gemm, np.random.Generator], Matrices]] = MappingProxyType({
-    "zeros": _zeros,
-    "ones": _ones,
-    "identity": _identity,
-    "alternating": _alternating,
-    "distinct": _distinct,
-    "uniform": _uniform,
-    "cancellation": _cancellation,
-})
+FAMILIES: Mapping[str, Callable[[Gemm, np.random.Generator], Matrices]] = MappingProxyType(
+    {
+        "zeros": _zeros,
+        "ones": _ones,
+        "identity": _identity,
+        "alternating": _alternating,
+        "distinct": _distinct,
+        "uniform": _uniform,
+        "cancellation": _cancellation,
+    }
+)

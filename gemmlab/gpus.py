@@ -77,21 +77,24 @@ def _limits(
     )
 
 
-ARCHITECTURES: Mapping[str, Architecture] = MappingProxyType({
-    limits.name: limits
-    for limits in (
-        _limits("sm_75", 1024, 16, 64, reserved=0, unit=256, lanes=64),
-        _limits("sm_80", 2048, 32, 164, lanes=64),
-        _limits("sm_86", 1536, 16, 100),
-        _limits("sm_87", 1536, 16, 164),
-        _limits("sm_89", 1536, 24, 100),
-        _limits("sm_90", 2048, 32, 228),
-        _limits("sm_100", 2048, 32, 228),
-        _limits("sm_103", 2048, 32, 228),
-        _limits("sm_120", 1536, 24, 100),
-    )
-})
+ARCHITECTURES: Mapping[str, Architecture] = MappingProxyType(
+    {
+        limits.name: limits
+        for limits in (
+            _limits("sm_75", 1024, 16, 64, reserved=0, unit=256, lanes=64),
+            _limits("sm_80", 2048, 32, 164, lanes=64),
+            _limits("sm_86", 1536, 16, 100),
+            _limits("sm_87", 1536, 16, 164),
+            _limits("sm_89", 1536, 24, 100),
+            _limits("sm_90", 2048, 32, 228),
+            _limits("sm_100", 2048, 32, 228),
+            _limits("sm_103", 2048, 32, 228),
+            _limits("sm_120", 1536, 24, 100),
+        )
+    }
+)
 
+# fmt: off
 GPUS: Mapping[str, GPU] = MappingProxyType({
     card.name: card
     for card in (
@@ -119,6 +122,7 @@ GPUS: Mapping[str, GPU] = MappingProxyType({
             "NVIDIA HGX B200 datasheet, an eighth of eight GPUs; Blackwell Tuning Guide (L2)"),
     )
 })
+# fmt: on
 
 
 def architecture(name: str) -> Architecture:

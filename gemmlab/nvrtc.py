@@ -144,8 +144,10 @@ def _checked_options(options: Iterable[str]) -> tuple[str, ...]:
         if not isinstance(option, str):
             raise TypeError(f"a compiler option must be a string, but {option!r} is of type {type(option).__name__}")
         if _option_kind(option) == "architecture":
-            raise ValueError(f"leave {option!r} out of the options: the architecture is no option, it follows from the "
-                             "GPU that the kernel is compiled for")
+            raise ValueError(
+                f"leave {option!r} out of the options: the architecture is no option, it follows from the "
+                "GPU that the kernel is compiled for"
+            )
     return options
 
 
@@ -163,8 +165,10 @@ def _checked_source(source: str) -> str:
 def _compute_capability(arch: str) -> str:
     match = _ARCHITECTURE.fullmatch(arch)
     if match is None or f"sm_{match[1]}" not in supported_architectures():
-        raise ValueError(f"NVRTC {'.'.join(map(str, version()))} does not compile for {arch!r}, only for "
-                         f"{', '.join(supported_architectures())}")
+        raise ValueError(
+            f"NVRTC {'.'.join(map(str, version()))} does not compile for {arch!r}, only for "
+            f"{', '.join(supported_architectures())}"
+        )
     return match[1] + match[2]
 
 
@@ -202,16 +206,22 @@ def _cures(log: str, options: tuple[str, ...]) -> list[str]:
     cures = []
     if match := re.search(r"too much shared data \(0x(\w+) bytes, 0x(\w+) max\)", log):
         needed, limit = (int(number, 16) for number in match.groups())
-        cures.append(f"A block declares {needed} bytes of __shared__ arrays and may declare {limit}: make the tiles "
-                     "smaller, or use extern __shared__ memory with the opt-in to more.")
+        cures.append(
+            f"A block declares {needed} bytes of __shared__ arrays and may declare {limit}: make the tiles "
+            "smaller, or use extern __shared__ memory with the opt-in to more."
+        )
     if re.search(r"(?:cannot|could not) open source file", log):
-        cures.append("CUDA's headers come with: pip install nvidia-cuda-runtime nvidia-cuda-cccl nvidia-cuda-crt. "
-                     "The host's are not for kernels: sqrtf, printf and the like need no header, and <cstdint> is "
-                     "<cuda/std/cstdint> there.")
+        cures.append(
+            "CUDA's headers come with: pip install nvidia-cuda-runtime nvidia-cuda-cccl nvidia-cuda-crt. "
+            "The host's are not for kernels: sqrtf, printf and the like need no header, and <cstdint> is "
+            "<cuda/std/cstdint> there."
+        )
     macros = [option for option in options if option.startswith("-D")]
     if macros and "__nv_nvrtc_builtin_header.h(" in log:
-        cures.append(f"One of the options {' '.join(macros)} redefines a name of NVRTC's own header, which uses T for "
-                     "one: choose another name.")
+        cures.append(
+            f"One of the options {' '.join(macros)} redefines a name of NVRTC's own header, which uses T for "
+            "one: choose another name."
+        )
     return cures
 
 
@@ -239,8 +249,10 @@ def _why_not_found(entry: str, kernels: tuple[str, ...]) -> str:
         return f"no kernel {entry!r}: the source defines none; a kernel is a function declared __global__ void"
     plain_names = {_plain_name(kernel): kernel for kernel in kernels}
     if entry in plain_names:
-        return (f"no kernel {entry!r}: C++ changed its name to {plain_names[entry]!r}; keep it with "
-                f'extern "C" __global__ void {entry}(...)')
+        return (
+            f"no kernel {entry!r}: C++ changed its name to {plain_names[entry]!r}; keep it with "
+            f'extern "C" __global__ void {entry}(...)'
+        )
     close = difflib.get_close_matches(entry, plain_names, n=1)
     hint = f"did you mean {close[0]!r}?" if close else 'is the name misspelt, or extern "C" missing?'
     return f"no kernel {entry!r}: the source defines {', '.join(kernels)}; {hint}"

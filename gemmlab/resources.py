@@ -36,9 +36,11 @@ class Occupancy:
         if not self.blocks:
             return self._refusal()
         plural = "s" if self.blocks > 1 else ""
-        return (f"{self.blocks} block{plural} of {self.threads_per_block} threads on a multiprocessor of "
-                f"{self.architecture}: {self.warps} warps, {self.fraction:.0%} occupancy, "
-                f"limited by {' and '.join(self.limited_by)}.")
+        return (
+            f"{self.blocks} block{plural} of {self.threads_per_block} threads on a multiprocessor of "
+            f"{self.architecture}: {self.warps} warps, {self.fraction:.0%} occupancy, "
+            f"limited by {' and '.join(self.limited_by)}."
+        )
 
     def _refusal(self) -> str:
         limits = gpus.architecture(self.architecture)
@@ -47,10 +49,12 @@ class Occupancy:
             "registers": f"{limits.registers_per_block} registers, {limits.max_registers_per_thread} a thread",
             "shared memory": f"{limits.shared_bytes_per_block_optin} bytes of shared memory",
         }
-        return (f"A block of {self.threads_per_block} threads with {self.registers} registers each "
-                f"({self.threads_per_block * self.registers} in all) and {self.shared_bytes} bytes of shared memory "
-                f"cannot run on {self.architecture}: the most a block may have is "
-                f"{' and '.join(most[resource] for resource in self.limited_by)}.")
+        return (
+            f"A block of {self.threads_per_block} threads with {self.registers} registers each "
+            f"({self.threads_per_block * self.registers} in all) and {self.shared_bytes} bytes of shared memory "
+            f"cannot run on {self.architecture}: the most a block may have is "
+            f"{' and '.join(most[resource] for resource in self.limited_by)}."
+        )
 
 
 def occupancy(architecture: str, threads: int, registers: int, shared_bytes: int = 0) -> Occupancy:
@@ -62,8 +66,10 @@ def occupancy(architecture: str, threads: int, registers: int, shared_bytes: int
     The rules are those of NVIDIA's cuda_occupancy.h (CUDA 13.0), which the CUDA occupancy functions follow.
     """
     if threads < 1 or registers < 1 or shared_bytes < 0:
-        raise ValueError("a block has at least 1 thread, 1 register a thread and 0 bytes of shared memory, "
-                         f"not {threads}, {registers} and {shared_bytes}")
+        raise ValueError(
+            "a block has at least 1 thread, 1 register a thread and 0 bytes of shared memory, "
+            f"not {threads}, {registers} and {shared_bytes}"
+        )
     limits = gpus.architecture(architecture)
     warps = _ceil_div(threads, limits.warp_size)
     max_warps = limits.max_threads_per_multiprocessor // limits.warp_size

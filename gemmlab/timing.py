@@ -50,12 +50,15 @@ class Timing:
         return (self.max_ms - self.min_ms) / self.median_ms
 
     def __str__(self) -> str:
-        return (f"{self.median_ms:.4g} ms (median of {len(self.samples_ms)} samples, {self.min_ms:.4g} to "
-                f"{self.max_ms:.4g}; {self.batch} launches a sample after {self.warmup}, {self.cache})")
+        return (
+            f"{self.median_ms:.4g} ms (median of {len(self.samples_ms)} samples, {self.min_ms:.4g} to "
+            f"{self.max_ms:.4g}; {self.batch} launches a sample after {self.warmup}, {self.cache})"
+        )
 
 
-def time_kernel(launch: Callable[[], None], *, batch: int = 5, samples: int = 10, warmup: int = 3,
-                cuda: Any = None) -> Timing:
+def time_kernel(
+    launch: Callable[[], None], *, batch: int = 5, samples: int = 10, warmup: int = 3, cuda: Any = None
+) -> Timing:
     """Time `launch`, which submits one kernel to the current stream, again and again on the same buffers: warm L2.
 
     `cuda` stands for `cupy.cuda`, of which `Event` and `get_elapsed_time` are used. An error of a launch raises from
@@ -70,8 +73,9 @@ def time_kernel(launch: Callable[[], None], *, batch: int = 5, samples: int = 10
     return Timing(times, batch, warmup, WARM)
 
 
-def time_kernel_flushed(launch: Callable[[], None], flush: Callable[[], None], *, samples: int = 50, warmup: int = 3,
-                        cuda: Any = None) -> Timing:
+def time_kernel_flushed(
+    launch: Callable[[], None], flush: Callable[[], None], *, samples: int = 50, warmup: int = 3, cuda: Any = None
+) -> Timing:
     """Time single launches of `launch`, each after `flush` has pushed its data out of L2, outside the events.
 
     `flush` submits to the same stream; `l2_flush()` makes one. The rest is as for `time_kernel`.

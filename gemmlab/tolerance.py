@@ -85,8 +85,10 @@ class Verdict:
 
     def _worst(self) -> str:
         row, column = self.worst
-        return (f"worst at row {row}, column {column}: got {self.got:.9g}, want {self.want:.9g}, "
-                f"allowed error {self.error_bound:.3g}")
+        return (
+            f"worst at row {row}, column {column}: got {self.got:.9g}, want {self.want:.9g}, "
+            f"allowed error {self.error_bound:.3g}"
+        )
 
     def _errors(self) -> str:
         largest = (("absolute", self.max_abs_error), ("relative", self.max_rel_error))
@@ -164,15 +166,18 @@ def _require_finite(name: str, matrix: np.ndarray) -> None:
     finite = np.isfinite(matrix)
     if not finite.all():
         position = _position(int(np.argmin(finite)), matrix)
-        raise ValueError(f"{name} holds {matrix[position]} at {position}, but no error bound exists unless every input "
-                         "is finite")
+        raise ValueError(
+            f"{name} holds {matrix[position]} at {position}, but no error bound exists unless every input is finite"
+        )
 
 
 def _require_no_overflow(magnitude: np.ndarray) -> None:
     position = _position(int(np.argmax(magnitude)), magnitude)
     if magnitude[position] > LARGEST / 2:
-        raise ValueError(f"the terms of output {position} add up to {magnitude[position]:.3g} in size, but float32 "
-                         f"ends at {LARGEST:.3g} and a right kernel may pass it: choose smaller inputs, alpha or beta")
+        raise ValueError(
+            f"the terms of output {position} add up to {magnitude[position]:.3g} in size, but float32 "
+            f"ends at {LARGEST:.3g} and a right kernel may pass it: choose smaller inputs, alpha or beta"
+        )
 
 
 def _position(flat_index: int, matrix: np.ndarray) -> tuple[int, int]:

@@ -10,8 +10,12 @@ from gemmlab.ladder import arguments, rung
 from gemmlab.tolerance import initial_output
 
 SMALL = 300**3
-MEASURED = [(record, row) for record in records.shipped() for row in record.rungs
-            if row["shape"][0] * row["shape"][1] * row["shape"][2] <= SMALL]
+MEASURED = [
+    (record, row)
+    for record in records.shipped()
+    for row in record.rungs
+    if row["shape"][0] * row["shape"][1] * row["shape"][2] <= SMALL
+]
 
 
 def test_a_gpu_s_bits_are_on_record():

@@ -67,9 +67,13 @@ def cublas(monkeypatch):
     libs.cublas = fake
     cuda = ModuleType("cupy.cuda")
     cuda.device = SimpleNamespace(get_cublas_handle=lambda: 1)
-    for name, module in {"cupy": ModuleType("cupy"), "cupy.cuda": cuda, "cupy_backends": ModuleType("cupy_backends"),
-                         "cupy_backends.cuda": ModuleType("cupy_backends.cuda"),
-                         "cupy_backends.cuda.libs": libs}.items():
+    for name, module in {
+        "cupy": ModuleType("cupy"),
+        "cupy.cuda": cuda,
+        "cupy_backends": ModuleType("cupy_backends"),
+        "cupy_backends.cuda": ModuleType("cupy_backends.cuda"),
+        "cupy_backends.cuda.libs": libs,
+    }.items():
         monkeypatch.setitem(sys.modules, name, module)
     return fake
 

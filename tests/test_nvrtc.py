@@ -62,7 +62,7 @@ def test_an_architecture_with_its_own_features_is_accepted():
 
 
 def test_cplusplus_17_is_the_default_and_an_option_overrides_it():
-    source = KERNEL + "static_assert(__cplusplus == STANDARD, \"\");\n"
+    source = KERNEL + 'static_assert(__cplusplus == STANDARD, "");\n'
     nvrtc.compile_ptx(source, ("-DSTANDARD=201703L",))
     nvrtc.compile_ptx(source, ("-DSTANDARD=202002L", "--std=c++20"))
     nvrtc.compile_ptx(source, ("-DSTANDARD=202002L", "-std=c++20"))

@@ -245,9 +245,7 @@ def test_a_notebook_is_kept_without_outputs(path):
     assert "widgets" not in notebook["metadata"], "clear it with: make format"
     for cell in notebook["cells"]:
         if cell["cell_type"] == "code":
-            assert not cell["outputs"] and cell["execution_count"] is None, (
-                "clear it with: make format"
-            )
+            assert not cell["outputs"] and cell["execution_count"] is None, "clear it with: make format"
 
 
 def strings(notebook: dict) -> Iterator[str]:

@@ -10,30 +10,60 @@ from gemmlab import records
 # Made-up figures: only the form is under test.
 MEASURED = {
     "environment": {
-        "card": "NVIDIA H200", "architecture": "sm_90", "date": "2026-11-29", "driver": "580.159.04", "cuda": "13.0",
-        "python": "3.12.3", "numpy": "2.5.2", "cupy": "14.2.0",
+        "card": "NVIDIA H200",
+        "architecture": "sm_90",
+        "date": "2026-11-29",
+        "driver": "580.159.04",
+        "cuda": "13.0",
+        "python": "3.12.3",
+        "numpy": "2.5.2",
+        "cupy": "14.2.0",
         "nvrtc": "13.0",
         "conditions": {
-            "family": "uniform", "seed": 0, "alpha": 1.0, "beta": 0.0, "boundary": "CUDA events", "warmup": 3,
-            "batch": 5, "samples": 2, "cache": "warm L2", "clocks": "as found", "cublas_milliseconds": [2.6, 2.7],
+            "family": "uniform",
+            "seed": 0,
+            "alpha": 1.0,
+            "beta": 0.0,
+            "boundary": "CUDA events",
+            "warmup": 3,
+            "batch": 5,
+            "samples": 2,
+            "cache": "warm L2",
+            "clocks": "as found",
+            "cublas_milliseconds": [2.6, 2.7],
         },
     },
-    "rungs": [{
-        "rung": 0, "name": "naive", "entry": "gemm_naive", "shape": [64, 48, 32], "tile": {"BX": 32, "BY": 4},
-        "backend": "cuda", "correct": True, "max_abs_error": 1e-6, "error_bound": 1e-5, "registers": 32,
-        "spill_bytes": 0, "shared_bytes": 0,
-        "accesses": [
-            {"line": 28, "op": "ld.global", "bytes": 4, "requests": 8, "sectors": 256, "ideal": 32},
-            {"line": 30, "op": "ld.shared", "bytes": 4, "requests": 8, "wavefronts": 8, "ideal": 8},
-        ],
-        "hazards": [{"kind": "race", "line": 3, "block": [0, 0, 0], "threads": [[1, 0, 0]], "message": "a race"}],
-        "sha256": "00", "milliseconds": [1.5, 1.25], "gflops": 131.0, "percent_of_cublas": None,
-    }],
+    "rungs": [
+        {
+            "rung": 0,
+            "name": "naive",
+            "entry": "gemm_naive",
+            "shape": [64, 48, 32],
+            "tile": {"BX": 32, "BY": 4},
+            "backend": "cuda",
+            "correct": True,
+            "max_abs_error": 1e-6,
+            "error_bound": 1e-5,
+            "registers": 32,
+            "spill_bytes": 0,
+            "shared_bytes": 0,
+            "accesses": [
+                {"line": 28, "op": "ld.global", "bytes": 4, "requests": 8, "sectors": 256, "ideal": 32},
+                {"line": 30, "op": "ld.shared", "bytes": 4, "requests": 8, "wavefronts": 8, "ideal": 8},
+            ],
+            "hazards": [{"kind": "race", "line": 3, "block": [0, 0, 0], "threads": [[1, 0, 0]], "message": "a race"}],
+            "sha256": "00",
+            "milliseconds": [1.5, 1.25],
+            "gflops": 131.0,
+            "percent_of_cublas": None,
+        }
+    ],
 }
 EMULATED = copy.deepcopy(MEASURED)
 EMULATED["environment"] |= {"card": None, "driver": None, "cuda": None, "cupy": None}
 EMULATED["environment"]["conditions"] |= dict.fromkeys(
-    ("boundary", "warmup", "batch", "samples", "cache", "clocks", "cublas_milliseconds"))
+    ("boundary", "warmup", "batch", "samples", "cache", "clocks", "cublas_milliseconds")
+)
 EMULATED["rungs"][0] |= {"backend": "emulator", "accesses": None, "hazards": None, "milliseconds": None, "gflops": None}
 
 

@@ -140,8 +140,10 @@ def test_the_message_counts_first_then_locates_then_sizes_the_errors(right):
     expected, result = right
     found = compare(expected, broken(result, {(1, 2): np.nan, (3, 3): 9, (4, 4): SENTINEL}))
     counts, worst, errors = found.message.splitlines()
-    assert counts == ("wrong: of 35 outputs, 1 never written (C still holds what it was filled with), 1 NaN, "
-                      "1 outside the error bound")
+    assert counts == (
+        "wrong: of 35 outputs, 1 never written (C still holds what it was filled with), 1 NaN, "
+        "1 outside the error bound"
+    )
     assert worst.startswith("worst at row 1, column 2: got nan, want ")
     assert f"allowed error {expected.bound[1, 2]:.3g}" in worst
     assert errors.startswith("largest absolute error ") and ", largest relative error " in errors

@@ -14,7 +14,8 @@ MEMORY = GlobalMemory()
 
 class ndarray:
     """An array in the emulated GPU's memory, shaped and typed as CuPy's. Data goes in by `asarray` and comes home by
-    `asnumpy` or `.get()`; NumPy functions refuse it, as they refuse CuPy's."""
+    `asnumpy` or `.get()`; NumPy functions refuse it, as they refuse CuPy's.
+    """
 
     def __init__(self, allocation: Allocation, shape: tuple[int, ...], dtype: np.dtype, strides: tuple[int, ...]):
         self._allocation, self.shape, self.dtype, self.strides = allocation, shape, np.dtype(dtype), strides
@@ -159,28 +160,35 @@ def asnumpy(values: object) -> np.ndarray:
 
 
 def full(shape: int | tuple[int, ...], value: object, dtype: object = None) -> ndarray:
+    """Array of a shape filled with one value."""
     return asarray(np.full(shape, value, dtype))
 
 
 def zeros(shape: int | tuple[int, ...], dtype: object = float) -> ndarray:
+    """Array of zeros; float64 unless a dtype is given, as in CuPy."""
     return full(shape, 0, dtype)
 
 
 def ones(shape: int | tuple[int, ...], dtype: object = float) -> ndarray:
+    """Array of ones; float64 unless a dtype is given, as in CuPy."""
     return full(shape, 1, dtype)
 
 
 def arange(*args: object, **kwargs: object) -> ndarray:
+    """Evenly spaced values, with NumPy's arguments."""
     return asarray(np.arange(*args, **kwargs))
 
 
 def empty_like(values: ndarray, dtype: object = None) -> ndarray:
+    """Unfilled array of the shape of another, and of its dtype unless one is given."""
     return empty(values.shape, values.dtype if dtype is None else dtype)
 
 
 def zeros_like(values: ndarray, dtype: object = None) -> ndarray:
+    """Array of zeros of the shape of another, and of its dtype unless one is given."""
     return zeros(values.shape, values.dtype if dtype is None else dtype)
 
 
 def full_like(values: ndarray, value: object, dtype: object = None) -> ndarray:
+    """Array of one value of the shape of another, and of its dtype unless one is given."""
     return full(values.shape, value, values.dtype if dtype is None else dtype)

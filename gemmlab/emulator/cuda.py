@@ -35,6 +35,7 @@ Stream.null = Stream()
 
 
 def get_current_stream() -> Stream:
+    """The null stream, the only one here."""
     return Stream.null
 
 
@@ -42,5 +43,7 @@ class Event:
     """There are no events here: the emulator has no clock of a GPU."""
 
     def __init__(self, *_: object, **__: object) -> None:
-        raise RuntimeError("the emulator times nothing: its speed says nothing about a GPU's. Measured times come from "
-                           "a machine with a GPU, or from the shipped records")
+        raise RuntimeError(
+            "the emulator times nothing: its speed says nothing about a GPU's. Measured times come from "
+            "a machine with a GPU, or from the shipped records"
+        )

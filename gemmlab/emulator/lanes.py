@@ -62,7 +62,7 @@ class Batch:
         return prod(self.block)
 
     def index(self, axis: int) -> np.ndarray:
-        """blockIdx (axes 0 to 2) or threadIdx (axes 3 to 5) as u32, varying along its own axis only."""
+        """The blockIdx (axes 0 to 2) or threadIdx (axes 3 to 5) as u32, varying along its own axis only."""
         shape = [1] * RANK
         shape[axis] = self.shape[axis]
         start = self.origin[axis] if axis < 3 else 0
@@ -71,13 +71,15 @@ class Batch:
     @cached_property
     def linear_thread(self) -> np.ndarray:
         """Thread number within its block, x fastest, as a u32 lattice (CUDA C++ Programming Guide, 'Thread
-        Hierarchy'); 32 consecutive numbers are a warp."""
+        Hierarchy'); 32 consecutive numbers are a warp.
+        """
         z, y, x = self.index(3), self.index(4), self.index(5)
         return (z * np.uint32(self.block[1]) + y) * np.uint32(self.block[2]) + x
 
     def by_thread(self, value: np.ndarray) -> np.ndarray:
         """Lattice as (block rows, threads): thread axes in full, grid axes only as far as the value varies over them.
-        Each row stands for `blocks / rows` blocks."""
+        Each row stands for `blocks / rows` blocks.
+        """
         grid = value.shape[:3]
         return np.broadcast_to(value, grid + self.block).reshape(prod(grid), self.threads)
 
@@ -102,7 +104,8 @@ class Batch:
 
 def batches(grid: tuple[int, int, int], block: tuple[int, int, int], lanes: int) -> Iterator[Batch]:
     """Cut a grid, (z, y, x), into boxes of at most `lanes` lanes each (one block at least), in launch order. A grid may
-    have 2^63 blocks, so each box is made when it is asked for."""
+    have 2^63 blocks, so each box is made when it is asked for.
+    """
     room = max(1, lanes // prod(block))
     x = min(grid[2], room)
     y = min(grid[1], max(1, room // grid[2])) if x == grid[2] else 1
