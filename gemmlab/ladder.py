@@ -184,4 +184,13 @@ RUNGS: tuple[Rung, ...] = (
         block=lambda tile: (tile["BX"], tile["BY"], 1),
         grid=lambda problem, tile: (_blocks(problem.M, tile["BY"]), _blocks(problem.N, tile["BX"]), 1),
     ),
+    Rung(
+        number=2,
+        name="shared_tiles",
+        idea="a block keeps a tile of C, and its threads share each tile of A and B that they load",
+        entry="gemm_shared_tiles",
+        tile=MappingProxyType({"TILE": 32}),
+        block=lambda tile: (tile["TILE"], tile["TILE"], 1),
+        grid=lambda problem, tile: (_blocks(problem.N, tile["TILE"]), _blocks(problem.M, tile["TILE"]), 1),
+    ),
 )

@@ -16,6 +16,7 @@ from gemmlab.launch import Kernel
 
 Extent = tuple[int, int, int]
 FLOAT = 4  # bytes
+EXACT = 2**24  # from here on float32 skips integers
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,36 +69,40 @@ def at_barriers(
     return tuple(watcher.snapshots)
 
 
-def tiles(
+def chunks(
     kernel: Kernel, problem: Gemm, shapes: Mapping[str, tuple[int, int]], block: Extent = (0, 0, 0)
 ) -> tuple[dict[str, Tile], ...]:
-    """Return, for every stop of a block at a barrier, which elements of A and B its shared arrays hold.
+    """Return, for every chunk of a block's walk along K, which elements of A and B its shared arrays hold.
 
     `shapes` gives rows and columns of each array, such as {'As': (16, 16), 'Bs': (16, 16)}. The kernel runs on matrices
-    whose elements are all different, so that what a word holds says where it comes from. Raises ValueError for an array
-    that the kernel does not have, for one that holds what is no element, and where A and B are too large to number.
+    whose elements are all different, so that what a word holds says where it comes from. A stop at which a word is not
+    written yet shows no chunk. Raises ValueError for an array that the kernel does not have, and where A and B are too
+    large to number.
     """
     elements = problem.M * problem.K + problem.K * problem.N
-    if elements >= 2**24:
-        raise ValueError(f"A and B have {elements} elements, but float32 numbers fewer than {2**24} apart")
+    if elements >= EXACT:
+        raise ValueError(f"A and B have {elements} elements, but float32 tells fewer than {EXACT} apart")
     numbered = np.arange(1, elements + 1, dtype=np.float32)
     A = numbered[: problem.M * problem.K].reshape(problem.shapes["A"])
     B = numbered[problem.M * problem.K :].reshape(problem.shapes["B"])
-    stops = at_barriers(kernel, problem, (A, B, np.zeros(problem.shapes["C"], np.float32)), block)
-    return tuple({name: _tile(stop, name, shape, problem) for name, shape in shapes.items()} for stop in stops)
+    seen: dict[bytes, dict[str, Tile]] = {}
+    for stop in at_barriers(kernel, problem, (A, B, np.zeros(problem.shapes["C"], np.float32)), block):
+        words = {name: _words(stop, name, shape) for name, shape in shapes.items()}
+        if not any(np.isnan(each).any() for each in words.values()):
+            held = b"".join(each.tobytes() for each in words.values())
+            seen.setdefault(held, {name: _tile(each, problem) for name, each in words.items()})
+    return tuple(seen.values())
 
 
-def _tile(stop: Snapshot, name: str, shape: tuple[int, int], problem: Gemm) -> Tile:
+def _words(stop: Snapshot, name: str, shape: tuple[int, int]) -> np.ndarray:
     if name not in stop.arrays:
         raise ValueError(f"the kernel has no shared array {name}; it has {', '.join(stop.arrays) or 'none'}")
-    words = stop.arrays[name].reshape(shape)
-    if np.isnan(words).any():
-        raise ValueError(
-            f"at the barrier on line {stop.line}, {int(np.isnan(words).sum())} words of {name} are not written"
-        )
+    return stop.arrays[name].reshape(shape)
+
+
+def _tile(words: np.ndarray, problem: Gemm) -> Tile:
     number = words.astype(np.int64) - 1
-    in_A = problem.M * problem.K
-    filled = number >= 0
+    filled, in_A = number >= 0, problem.M * problem.K
     matrix = "B" if filled.any() and number[filled][0] >= in_A else "A"
     row, column = np.divmod(number - (in_A if matrix == "B" else 0), problem.shapes[matrix][1])
     return Tile(matrix, row, column, filled)

@@ -5,27 +5,32 @@ What a walk shows was watched on the emulator. `play` steps through any picture;
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import ipywidgets
 import matplotlib.pyplot as plt
-from IPython.display import display
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
+from gemmlab import controls
 from gemmlab.gemm import Gemm
 from gemmlab.plotting import COLOURS, STYLE
 from gemmlab.snapshots import Tile
 
 MILLISECONDS = 1500  # a step, long enough to find what changed
-LOAD, FIRST, COMPUTE, SECOND = PHASES = ("load", "barrier 1", "compute", "barrier 2")
+READ, WRITTEN = "read before overwritten", "written before read"  # what the two barriers see to
+LOAD, STORE, COMPUTE = "load", "store", "compute"
+PHASES = (LOAD, READ, STORE, WRITTEN, COMPUTE)
 SAYS = {
-    LOAD: "each thread brings one value of A and one of B into shared memory",
-    FIRST: "nobody reads a tile before all of it is written",
-    COMPUTE: "each thread takes its steps of k from shared memory: the marked one reads a row of As, a column of Bs",
-    SECOND: "nobody overwrites a tile that somebody still reads",
+    LOAD: "each thread loads one value of A and one of B, and keeps them",
+    READ: "barrier: nobody overwrites a tile that somebody still reads",
+    STORE: "each thread puts its two values into shared memory",
+    WRITTEN: "barrier: nobody reads a tile before all of it is written",
+    COMPUTE: "each thread takes its steps of k; the marked one reads a row of As, a column of Bs",
 }
-LENGTHS = {LOAD: 1.0, FIRST: 0.3, COMPUTE: 1.6, SECOND: 0.3}  # in the time line; no measurement
+STATES = {STORE: "being written", WRITTEN: "whole", COMPUTE: "whole"}
+LENGTHS = {LOAD: 1.0, READ: 0.3, STORE: 0.7, WRITTEN: 0.3, COMPUTE: 1.6}  # in the time line; no measurement
 LOOKS = {"A": COLOURS[0], "B": COLOURS[1], "C": COLOURS[4]}
 BARRIER = COLOURS[2]
 MATRIX, NOTHING = "0.93", "white"
@@ -44,17 +49,17 @@ class Walk:
 
     @property
     def steps(self) -> int:
-        """How many pictures the walk has: four phases for each chunk."""
+        """How many pictures the walk has: five phases for each chunk."""
         return len(PHASES) * len(self.chunks)
 
 
 def play(draw: Callable[[int], Figure], steps: int) -> ipywidgets.Widget:
-    """Return a Play control and a slider over `steps` pictures; `draw` makes the figure of a step, from 0."""
-    control = ipywidgets.Play(min=0, max=steps - 1, interval=MILLISECONDS)
+    """Return a Play control and a slider over `steps` pictures; `draw` makes the figure of a step, from 0, once."""
+    player = ipywidgets.Play(min=0, max=steps - 1, interval=MILLISECONDS)
     slider = ipywidgets.IntSlider(min=0, max=steps - 1, description="step", continuous_update=False)
-    ipywidgets.link((control, "value"), (slider, "value"))
-    shown = ipywidgets.interactive_output(lambda step: _show(draw(step)), {"step": slider})
-    return ipywidgets.VBox([ipywidgets.HBox([control, slider]), shown])
+    ipywidgets.link((player, "value"), (slider, "value"))
+    picture = cache(lambda step: controls.png(draw(step)))
+    return ipywidgets.VBox([player, controls.over({"step": slider}, lambda step: ("", picture(step)))])
 
 
 def walk(of: Walk, step: int) -> Figure:
@@ -64,21 +69,16 @@ def walk(of: Walk, step: int) -> Figure:
         figure = plt.figure(figsize=(10, 6.2), layout="constrained")
         cells = figure.add_gridspec(2, 2, width_ratios=(2, 1), height_ratios=(9, 1))
         _draw_matrices(figure.add_subplot(cells[0, 0]), of, chunk, phase)
-        _draw_shared(figure.add_subplot(cells[0, 1]), of.chunks[chunk], phase)
+        _draw_shared(figure.add_subplot(cells[0, 1]), of, chunk, phase)
         _draw_time(figure.add_subplot(cells[1, :]), len(of.chunks), step)
         first = of.chunks[chunk]["As"].corner[1]
         last = first + of.chunks[chunk]["As"].valid[1] - 1
-        title = f"chunk {chunk + 1} of {len(of.chunks)}, k = {first} to {last}. {phase}: {SAYS[phase]}"
+        title = f"chunk {chunk + 1} of {len(of.chunks)}, k = {first} to {last}: {SAYS[phase]}"
         figure.suptitle(title, x=0.01, ha="left", fontsize=10)
         looks = [Patch(facecolor=LOOKS[name], label=f"tile of {name}") for name in "ABC"]
         looks.append(Patch(facecolor=NOTHING, edgecolor="0.4", hatch=HATCH, label="past the edge: zero"))
         figure.legend(handles=looks, loc="outside lower center", ncols=len(looks), frameon=False)
     return figure
-
-
-def _show(figure: Figure) -> None:
-    display(figure)
-    plt.close(figure)
 
 
 def _draw_matrices(axis: Axes, of: Walk, chunk: int, phase: str) -> None:
@@ -103,7 +103,7 @@ def _draw_matrices(axis: Axes, of: Walk, chunk: int, phase: str) -> None:
 def _draw_outputs(axis: Axes, of: Walk, chunk: int, phase: str, left: float, top: float) -> None:
     """The block's tile of C, darker the more of its sums is there, and the marked thread's output."""
     As, Bs = of.chunks[chunk].values()
-    computed = chunk + (phase in (COMPUTE, SECOND))
+    computed = chunk + (phase == COMPUTE)
     done = sum(tiles["As"].valid[1] for tiles in of.chunks[:computed])
     shade = 0.15 + 0.85 * done / of.problem.K
     axis.add_patch(Rectangle((left, top), Bs.valid[1], As.valid[0], facecolor=LOOKS["C"], alpha=shade))
@@ -113,20 +113,25 @@ def _draw_outputs(axis: Axes, of: Walk, chunk: int, phase: str, left: float, top
     axis.text(left, top - 0.2, f"{done} of {of.problem.K} terms", ha="left", va="bottom", fontsize=9)
 
 
-def _draw_shared(axis: Axes, tiles: Mapping[str, Tile], phase: str) -> None:
-    """As over Bs, each word with the element that it holds."""
+def _draw_shared(axis: Axes, of: Walk, chunk: int, phase: str) -> None:
+    """As over Bs, each word with the element that it holds; up to the stores, those of the chunk before."""
+    before = phase in (LOAD, READ)
+    state = ("not written yet" if chunk == 0 else "may still be read") if before else STATES[phase]
     top = 0.0
-    for name, tile in tiles.items():
+    for name, tile in of.chunks[max(0, chunk - before)].items():
         rows, columns = tile.filled.shape
-        state = "being written" if phase == LOAD else "whole"
-        axis.text(0, top - 0.15, f"{name}, {state}", ha="left", va="bottom", weight="bold")
-        _draw_tile(axis, tile, 0, top, 0.4 if phase == LOAD else 1.0, labelled=rows * columns <= MOST_LABELLED)
+        line = columns / 4  # a line of text, in cells: the panel is as wide as a tile
+        axis.text(0, top - line / 8, f"{name}: {state}", ha="left", va="bottom")
+        if before and chunk == 0:
+            _outline(axis, 0, top, columns, rows)
+        else:
+            _draw_tile(axis, tile, 0, top, 0.4 if phase == STORE else 1.0, labelled=rows * columns <= MOST_LABELLED)
         if phase == COMPUTE and name == "As":
             _outline(axis, 0, top + THREAD[1], columns, 1, 3)
         elif phase == COMPUTE:
             _outline(axis, THREAD[0], top, 1, rows, 3)
-        top += rows + 1.3
-    axis.set(aspect="equal", xlim=(-0.1, columns + 0.1), ylim=(top - 0.9, -1.2), title="shared memory")
+        top += rows + 1.2 * line
+    axis.set(aspect="equal", xlim=(-line / 8, columns + line / 8), ylim=(top - line, -line), title="shared memory")
     axis.axis("off")
 
 
@@ -143,7 +148,8 @@ def _draw_tile(axis: Axes, tile: Tile, left: float, top: float, alpha: float, la
                 axis.add_patch(Rectangle(place, 1, 1, facecolor=NOTHING, edgecolor="0.4", hatch=HATCH, linewidth=0))
                 text = "0"
             if labelled:
-                axis.text(place[0] + 0.5, place[1] + 0.5, text, ha="center", va="center", fontsize=8)
+                box = None if tile.filled[row, column] else {"facecolor": NOTHING, "edgecolor": "none", "pad": 1}
+                axis.text(place[0] + 0.5, place[1] + 0.5, text, ha="center", va="center", fontsize=8, bbox=box)
     _outline(axis, left, top, columns, rows)
 
 
@@ -156,7 +162,7 @@ def _draw_time(axis: Axes, chunks: int, step: int) -> None:
     left = 0.0
     for at in range(chunks * len(PHASES)):
         phase = PHASES[at % len(PHASES)]
-        now, barrier = at == step, phase in (FIRST, SECOND)
+        now, barrier = at == step, phase in (READ, WRITTEN)
         colour = BARRIER if barrier else LOOKS["C"] if phase == COMPUTE else "0.6"
         axis.add_patch(Rectangle((left, 0), LENGTHS[phase], 1, facecolor=colour, alpha=1.0 if now else 0.3))
         if now:

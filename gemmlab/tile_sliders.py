@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import ipywidgets
 
-from gemmlab import backend, launch, nvrtc, roofline
+from gemmlab import backend, controls, launch, nvrtc, roofline
 from gemmlab.emulator.trace import Trace
 from gemmlab.gemm import Gemm
 from gemmlab.ladder import Rung, Tile
@@ -19,23 +19,24 @@ TRACED = Gemm(128, 128, 128)
 def sliders(
     rung: Rung, choices: Mapping[str, Sequence[int]], source: str | None = None, problem: Gemm = TRACED
 ) -> ipywidgets.Widget:
-    """Return a slider for each tile parameter that `choices` names, above what `show` prints. They start at the rung's
-    defaults, which must be among the choices; `source` may be an edited one.
+    """Return a slider for each tile parameter that `choices` names, over the tile's report, or why it is not run. They
+    start at the rung's defaults, which must be among the choices; `source` may be an edited one.
+
+    Raises what `report` raises for the defaults. What a later move raises is shown in place of the report.
     """
-    controls = {
+    parameters = {
         name: ipywidgets.SelectionSlider(
             options=values, value=rung.tile[name], description=name, continuous_update=False
         )
         for name, values in choices.items()
     }
-    shown = ipywidgets.interactive_output(lambda **tile: show(rung, tile, source, problem), controls)
-    return ipywidgets.VBox([*controls.values(), shown])
+    return controls.over(parameters, lambda **tile: (shown(rung, tile, source, problem), b""))
 
 
-def show(rung: Rung, tile: Tile, source: str | None = None, problem: Gemm = TRACED) -> None:
-    """Print the report of a tile, or why it is not run."""
+def shown(rung: Rung, tile: Tile, source: str | None = None, problem: Gemm = TRACED) -> str:
+    """Return the report of a tile, or why it is not run."""
     refusal = refused(rung, tile, source)
-    print(f"not run: {refusal}" if refusal else report(rung, tile, source, problem))
+    return f"not run: {refusal}" if refusal else report(rung, tile, source, problem)
 
 
 def refused(rung: Rung, tile: Tile, source: str | None = None) -> str | None:

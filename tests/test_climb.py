@@ -20,7 +20,7 @@ from gemmlab.gemm import Gemm, inputs
 from gemmlab.ladder import RUNGS
 from gemmlab.table import table
 
-NAIVE, COALESCED = RUNGS[:2]
+NAIVE, COALESCED = PAIR = RUNGS[:2]
 EMULATOR = Backend("emulator", emulator, "asked for")
 SMALL = Gemm(M=64, N=32, K=16)
 LAUNCH_MS = {"gemm_naive": 4.0, "gemm_coalesced": 0.5, "cublas": 0.25}
@@ -150,7 +150,7 @@ def test_the_digest_is_that_of_C_and_the_error_is_held_against_the_largest_bound
 def test_the_seed_chooses_the_inputs_and_the_tile_the_launch():
     digests = {climb([NAIVE], SMALL, EMULATOR, seed=seed).rows[0].sha256 for seed in (0, 0, 1)}
     assert len(digests) == 2
-    run = climb(RUNGS, SMALL, EMULATOR, tiles={"naive": {"BX": 8}})
+    run = climb(PAIR, SMALL, EMULATOR, tiles={"naive": {"BX": 8}})
     assert [dict(row.tile) for row in run.rows] == [dict(NAIVE.tile) | {"BX": 8}, dict(COALESCED.tile)]
     # A warp of 8 rows and 4 columns reads 8 rows of A.
     assert run.rows[0].trace.accesses[0].sectors == 8 * run.rows[0].trace.accesses[0].requests
@@ -167,7 +167,7 @@ def test_a_run_on_the_emulator_is_a_record_without_a_card(tmp_path):
 
 def test_a_wrong_kernel_is_found_and_its_worst_output_shown(edit):
     edit(COALESCED, "alpha * sum", "alpha * sum + (row == 3 && col == 5 ? 1.0f : 0.0f)")
-    run = climb(RUNGS, SMALL, EMULATOR)
+    run = climb(PAIR, SMALL, EMULATOR)
     assert [row.verdict.correct for row in run.rows] == [True, False] and not run.ok
     assert "rung 1 (coalesced): wrong: of 2048 outputs, 1 outside the error bound" in table(run)
     assert "worst at row 3, column 5" in table(run)
@@ -184,7 +184,7 @@ def test_a_kernel_with_a_hazard_does_not_pass_though_its_result_is_right(edit):
 
 def test_progress_adds_up_to_one_a_rung():
     shares = []
-    climb(RUNGS, Gemm(300, 70, 2), EMULATOR, progress=shares.append)
+    climb(PAIR, Gemm(300, 70, 2), EMULATOR, progress=shares.append)
     assert sum(shares) == pytest.approx(2)
     assert len(shares) > 4, "a launch of more than one batch is told of more than once"
 
@@ -197,9 +197,9 @@ def test_an_interrupt_keeps_the_rungs_that_are_done():
         if sum(told) > 1.01:
             raise KeyboardInterrupt
 
-    run = climb(RUNGS, SMALL, EMULATOR, progress=interrupt_the_second_rung)
+    run = climb(PAIR, SMALL, EMULATOR, progress=interrupt_the_second_rung)
     assert [row.rung.name for row in run.rows] == ["naive"]
-    assert climb(RUNGS, SMALL, EMULATOR).ok, "the emulator goes on"
+    assert climb(PAIR, SMALL, EMULATOR).ok, "the emulator goes on"
 
 
 def test_an_interrupt_before_the_first_rung_is_done_is_passed_on():
@@ -208,7 +208,7 @@ def test_an_interrupt_before_the_first_rung_is_done_is_passed_on():
 
     before = emulator.time_limit()
     with pytest.raises(KeyboardInterrupt):
-        climb(RUNGS, SMALL, EMULATOR, progress=interrupt)
+        climb(PAIR, SMALL, EMULATOR, progress=interrupt)
     assert emulator.time_limit() == before
 
 
@@ -229,7 +229,7 @@ def test_a_rung_that_the_gpu_is_too_old_for_is_refused():
 
 
 def test_speed_follows_from_the_median_and_from_cublas_beside_it(gpu):
-    run = climb(RUNGS, SMALL, gpu)
+    run = climb(PAIR, SMALL, gpu)
     naive, coalesced = run.as_data()["rungs"]
     assert naive["milliseconds"] == [4.0] * 20 and coalesced["milliseconds"] == [0.5] * 20
     # 2 * 64 * 32 * 16 FLOPs in 4 ms and in 0.5 ms; cuBLAS takes 0.25 ms.
@@ -240,7 +240,7 @@ def test_speed_follows_from_the_median_and_from_cublas_beside_it(gpu):
 
 
 def test_the_two_backends_agree_on_the_bits_of_C_and_on_the_traffic(gpu):
-    measured, emulated = climb(RUNGS, SMALL, gpu).as_data(), climb(RUNGS, SMALL, EMULATOR).as_data()
+    measured, emulated = climb(PAIR, SMALL, gpu).as_data(), climb(PAIR, SMALL, EMULATOR).as_data()
     for ours, theirs in zip(measured["rungs"], emulated["rungs"], strict=True):
         assert (ours["backend"], theirs["backend"]) == ("cuda", "emulator")
         for field in ("sha256", "accesses", "hazards", "registers", "error_bound", "max_abs_error"):
@@ -258,14 +258,14 @@ def test_a_problem_too_large_to_trace_in_passing_has_no_counts(gpu, monkeypatch)
 
 def test_the_table_warns_where_submission_takes_longer_than_the_kernel(gpu, monkeypatch):
     caution = "mostly that of submitting the launch"
-    assert caution not in table(climb(RUNGS, SMALL, gpu)) and caution not in table(climb(RUNGS, SMALL, EMULATOR))
+    assert caution not in table(climb(PAIR, SMALL, gpu)) and caution not in table(climb(PAIR, SMALL, EMULATOR))
     monkeypatch.setitem(LAUNCH_MS, "cublas", 0.02)
-    assert caution in table(climb(RUNGS, SMALL, gpu))
+    assert caution in table(climb(PAIR, SMALL, gpu))
 
 
 def test_a_wrong_result_is_not_timed(gpu, edit):
     edit(NAIVE, "alpha * sum", "alpha * sum + 1.0f")
-    run = climb(RUNGS, SMALL, gpu)
+    run = climb(PAIR, SMALL, gpu)
     assert [row.timing is None for row in run.rows] == [True, False]
     assert gpu.cp.launches.count("gemm_naive") == 1
     assert run.rows[0].gflops is None and run.rows[0].percent_of_cublas is None
@@ -274,11 +274,11 @@ def test_a_wrong_result_is_not_timed(gpu, edit):
 def test_a_wrong_yardstick_stops_the_climb(gpu, monkeypatch):
     monkeypatch.setattr(climbing, "cublas_sgemm", lambda problem, A, B, C: C.fill(0))
     with pytest.raises(AssertionError, match="cuBLAS, the yardstick, is wrong: of 2048 outputs"):
-        climb(RUNGS, SMALL, gpu)
+        climb(PAIR, SMALL, gpu)
 
 
 def test_a_run_on_a_gpu_is_a_record_with_its_card_and_conditions(gpu, tmp_path):
-    run = climb(RUNGS, SMALL, gpu)
+    run = climb(PAIR, SMALL, gpu)
     records.save(run.as_data(), tmp_path / "run.json")
     record = records.load(tmp_path / "run.json")
     assert record.label == f"NVIDIA H200, {run.environment['date']}"
@@ -316,7 +316,7 @@ def test_the_command_prints_a_table_whose_unmeasured_columns_hold_dashes(capsys)
 
 
 def test_columns_stand_under_their_headers_and_the_origin_of_their_figures(capsys):
-    command("--size", "32")
+    command("--rungs", "0-1", "--size", "32")
     origin, header, naive, coalesced = capsys.readouterr().out.splitlines()[-4:]
     assert len(header) == len(naive) == len(coalesced) == len(origin)
     assert origin.split("-")[0].strip() == ""
@@ -388,7 +388,7 @@ def test_an_interrupted_command_prints_the_rungs_that_are_done_and_gives_status_
             raise KeyboardInterrupt
 
     monkeypatch.setattr(tqdm, "update", update)
-    assert command("--size", "32", "--json", str(tmp_path / "run.json")) == 130
+    assert command("--rungs", "0-1", "--size", "32", "--json", str(tmp_path / "run.json")) == 130
     printed = capsys.readouterr()
     assert "naive" in printed.out and "coalesced" not in printed.out
     assert "interrupted: 1 of 2 rungs are done" in printed.err

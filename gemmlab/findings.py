@@ -1,0 +1,22 @@
+"""What a trace found wrong, in few lines: the finding, and the lines and threads of both that take part."""
+
+import textwrap
+
+from gemmlab import emulator
+
+WIDTH = 110
+NOTHING = "no hazard found"
+
+
+def text(traced: emulator.Trace) -> str:
+    """Return every finding of a trace, each with its source lines under it."""
+    source = traced.source.splitlines()
+    return "\n".join(_finding(hazard, source) for hazard in traced.hazards) or NOTHING
+
+
+def _finding(hazard: emulator.Hazard, source: list[str]) -> str:
+    lines = textwrap.wrap(f"{hazard.kind}: {hazard.message}", WIDTH, subsequent_indent="  ")
+    for number in dict.fromkeys((*hazard.lines, hazard.line)):
+        if number:
+            lines.append(f"    {number:>3} | {source[number - 1].strip()}")
+    return "\n".join(lines)

@@ -1,0 +1,30 @@
+from gemmlab import findings, launch
+from gemmlab.gemm import Gemm
+from gemmlab.ladder import rung
+
+COALESCED = rung("coalesced")
+
+
+def found(source: str) -> list[str]:
+    return findings.text(launch.trace(launch.of(COALESCED, source=source), Gemm(33, 40, 8))).splitlines()
+
+
+def test_a_kernel_in_order_has_no_finding():
+    assert found(COALESCED.source()) == ["no hazard found"]
+
+
+def test_a_finding_is_followed_by_the_lines_that_take_part():
+    source = COALESCED.source().replace("    if (row >= M || col >= N)\n        return;\n", "")
+    lines = found(source)
+    wrong = next(i for i, line in enumerate(source.splitlines(), start=1) if "C[row * N + col] = value" in line)
+    assert f"    {wrong:>3} | C[row * N + col] = value;" in lines
+    assert any(line.startswith("out-of-bounds: line ") for line in lines)
+
+
+def test_both_lines_of_a_race_are_shown_and_no_line_is_wider_than_a_notebook():
+    shared = rung("shared_tiles")
+    source = shared.source().replace("__syncthreads();", "")
+    traced = launch.trace(launch.of(shared, source=source), Gemm(33, 34, 70))
+    text = findings.text(traced)
+    assert "| As[ty][tx] = " in text and "| sum = fmaf(As[ty][k], Bs[k][tx], sum);" in text
+    assert all(len(line) <= findings.WIDTH for line in text.splitlines())
