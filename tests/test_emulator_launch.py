@@ -2,6 +2,7 @@
 
 import re
 import signal
+import traceback
 from fractions import Fraction
 from itertools import product
 
@@ -124,6 +125,11 @@ def test_numpy_and_python_refuse_a_device_array_and_say_how_to_bring_it_home(use
 def test_what_cupy_has_and_the_emulator_has_not_is_refused_with_the_way_round():
     with pytest.raises(AttributeError, match=r"no cp\.linalg.*Bring an array home with cp\.asnumpy\(array\)"):
         cp.linalg.norm(floats(1))
+
+
+def test_a_numpy_array_for_a_scalar_is_refused_with_the_scalar_to_pass():
+    with pytest.raises(TypeError, match=r"argument x: Unsupported type.*float x takes a scalar.*pass np\.float32"):
+        scale(1, np.array(2, np.float32), floats(1), floats(1))
 
 
 def test_a_kernel_refuses_a_numpy_array_and_says_how_to_send_it():
@@ -363,7 +369,7 @@ def test_an_interrupt_stops_a_launch_and_leaves_the_emulator_usable(body):
     handler = signal.signal(signal.SIGALRM, interrupt)
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.05)
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(KeyboardInterrupt, match=r"line [1-9]\d*: the launch was interrupted"):
             looping((2,), (64,), (cp.zeros(1, np.int32),))
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -394,16 +400,17 @@ def test_a_launch_outside_the_limits_is_refused_with_both_numbers(grid, block, m
     assert refused.value.hazard.kind == "launch" and f"scale cannot be launched: {message}" in str(refused.value)
 
 
-@pytest.mark.parametrize("grid", [(64 / 32,), (1, 1, 1, 1), (), "1", (True,)])
+@pytest.mark.parametrize("grid", [(64 / 32,), (1, 1, 1, 1), (), "1", (True,), 2, [2, 1]])
 def test_a_grid_that_is_no_triple_of_ints_is_a_type_error(grid):
     with pytest.raises(TypeError, match=r"grid is "):
         scale(0, TWO, floats(1), floats(1), grid)
 
 
-def test_a_grid_may_be_one_int_or_a_list():
-    C = cp.zeros(4, np.float32)
-    scale(4, TWO, floats(1, 2, 3, 4), C, 2, [2, 1])
-    assert C.get().tolist() == [2, 4, 6, 8]
+def test_a_raw_kernel_takes_its_options_as_a_tuple_and_no_keyword_that_cupy_has_not():
+    with pytest.raises(TypeError, match=r"options is \['-DX=1'\], but must be a tuple"):
+        cp.RawKernel(SCALE, "scale", ["-DX=1"])
+    with pytest.raises(TypeError, match="unexpected keyword argument 'option'"):
+        cp.RawKernel(SCALE, "scale", option=("-DX=1",))
 
 
 @pytest.mark.parametrize(("arch", "optin"), [("sm_75", 65536), ("sm_80", 166912), ("sm_86", 101376), ("sm_90", 232448)])
@@ -504,7 +511,30 @@ def test_the_bytes_of_an_inner_step_follow_from_the_trace(rung, moved):
     assert [access.useful_bytes for access in loads] == [32 * 4 * warps_and_steps] * 2
 
 
+def test_a_fault_shows_the_call_that_launched_and_none_of_the_emulators_frames():
+    with pytest.raises(cp.KernelFault) as fault:
+        scale(2, TWO, floats(1), floats(1))
+    assert [frame.name for frame in traceback.extract_tb(fault.value.__traceback__)][1:] == ["scale", "__call__"]
+
+
+def test_a_compile_error_shows_the_call_that_launched_and_none_of_the_emulators_frames():
+    with pytest.raises(cp.CompileError) as refused:
+        cp.RawKernel(SCALE.replace("A[i] * x;", "A[i] * x"), "scale")((1,), (1,), ())
+    assert [frame.name for frame in traceback.extract_tb(refused.value.__traceback__)][1:] == ["__call__"]
+
+
 # What kernels compute.
+
+
+def test_a_sum_that_was_never_set_to_zero_is_not_a_number():
+    summing = kernel("    float sum;\n    for (int i = 0; i < n; ++i) sum += p[i];\n    p[0] = sum;", "float* p, int n")
+    p = floats(1, 2, 3)
+    summing((1,), (1,), (p, 3))
+    assert np.isnan(p.get()[0])
+
+
+def test_the_names_of_types_are_numpys_as_in_cupy():
+    assert (cp.float32, cp.int32) == (np.float32, np.int32)
 
 
 @settings(deadline=None, max_examples=60)

@@ -4,6 +4,8 @@
 runs one launch and reports memory traffic and hazards by source line.
 """
 
+from numpy import bool_, float16, float32, float64, int8, int16, int32, int64, uint8, uint16, uint32, uint64
+
 from gemmlab.nvrtc import CompileError, KernelNotFound
 
 from . import cuda
@@ -45,16 +47,28 @@ __all__ = [
     "asarray",
     "ascontiguousarray",
     "asnumpy",
+    "bool_",
     "cuda",
     "empty",
     "empty_like",
+    "float16",
+    "float32",
+    "float64",
     "full",
     "full_like",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
     "ndarray",
     "ones",
     "request",
     "time_limit",
     "trace",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
     "use_architecture",
     "zeros",
     "zeros_like",

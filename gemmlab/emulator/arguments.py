@@ -121,6 +121,9 @@ def bind(function: Function, source: str, args: tuple[object, ...]) -> Bound:
         raise TypeError(f"a kernel's arguments come as one tuple, not as {kind}: kernel(grid, block, (a, b))")
     if declared is None or len(declared) != len(expected):
         declared = tuple(Declared(f"parameter {i}", p.type, False, None) for i, p in enumerate(expected))
+    for value, d in zip(args, declared, strict=False):
+        if isinstance(value, np.ndarray):
+            raise TypeError(_why_no_numpy_array(value, d))
     raw = [_raw(value, d.name) for value, d in zip(args, declared, strict=False)]
     if len(args) != len(expected):
         wanted = ", ".join(d.text for d in declared)
@@ -154,11 +157,6 @@ def _raw(value: object, name: str) -> bytes:
     if isinstance(value, ndarray):
         value.named(name)
         return np.uint64(value.address).tobytes()
-    if isinstance(value, np.ndarray):
-        raise TypeError(
-            f"argument {name}: Unsupported type {np.ndarray}; a kernel reads the GPU's memory, not NumPy's: copy the "
-            f"array there with cp.asarray({name})"
-        )
     if isinstance(value, bool | np.bool_):
         return np.bool_(value).tobytes()
     if isinstance(value, int):
@@ -172,6 +170,13 @@ def _raw(value: object, name: str) -> bytes:
     if isinstance(value, np.generic) and not value.dtype.hasobject:
         return value.tobytes()
     raise TypeError(f"argument {name}: Unsupported type {type(value)}; pass device arrays and NumPy scalars")
+
+
+def _why_no_numpy_array(value: np.ndarray, d: Declared) -> str:
+    unsupported = f"argument {d.name}: Unsupported type {np.ndarray}; "
+    if not d.pointer and d.dtype is not None:
+        return f"{unsupported}{d.text} takes a scalar, not an array of shape {value.shape}: pass np.{d.dtype}(...)"
+    return f"{unsupported}a kernel reads the GPU's memory, not NumPy's: copy the array there with cp.asarray({d.name})"
 
 
 def _array_problem(array: ndarray, d: Declared) -> str | None:

@@ -55,6 +55,17 @@ def dtype_of(instruction: Instruction, name: str) -> np.dtype:
     return DTYPES[name]
 
 
+def undefined(dtype: np.dtype) -> np.ndarray:
+    """What a register holds that nobody wrote: NaN as a float, the largest integer as an integer, false as a predicate.
+
+    A zero would hide that a sum was never set to zero. The compiler leaves a register undefined only where a right
+    program does not depend on it.
+    """
+    if dtype.kind == "b":
+        return uniform(False, dtype)
+    return uniform((1 << 8 * dtype.itemsize - 1) - 1, UNSIGNED[dtype.itemsize]).view(dtype)
+
+
 def resize(value: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """Low bits of a value, or the value zero-extended, as another width."""
     bits = value.view(UNSIGNED[value.dtype.itemsize]) if value.dtype.kind != "b" else value

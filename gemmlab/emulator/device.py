@@ -24,6 +24,10 @@ _settings = {
 }
 
 
+REPORTS = (KernelFault, nvrtc.CompileError, nvrtc.KernelNotFound, KeyboardInterrupt)
+"""What speaks of the kernel and its lines; the emulator's own frames would only push that out of sight."""
+
+
 def architecture() -> str:
     """The compute capability that the emulated GPU stands for, such as 'sm_90'."""
     return _settings["architecture"]
@@ -69,14 +73,24 @@ class RawKernel:
     refuse or fault on, and TypeError for an argument that no kernel takes.
     """
 
-    def __init__(self, code: str, name: str, options: tuple[str, ...] = (), backend: str = "nvrtc", **_: object):
+    def __init__(
+        self,
+        code: str,
+        name: str,
+        options: tuple[str, ...] = (),
+        backend: str = "nvrtc",
+        *,
+        translate_cucomplex: bool = False,
+        enable_cooperative_groups: bool = False,
+        jitify: bool = False,
+    ):
         if not isinstance(code, str) or not isinstance(name, str):
             raise TypeError("RawKernel(code, name) takes two strings: the source and the kernel's name")
-        if isinstance(options, str):
-            raise TypeError(f"options must be a tuple of strings, such as ({options!r},)")
+        if not isinstance(options, tuple):
+            raise TypeError(f"options is {options!r}, but must be a tuple of strings, such as ('-DBX=32',)")
         if backend != "nvrtc":
             raise ValueError(f"the emulator compiles with NVRTC only, not with {backend!r}")
-        self.code, self.name, self.options, self.backend = code, name, tuple(options), backend
+        self.code, self.name, self.options, self.backend = code, name, options, backend
         self.architecture = architecture()
         self.max_dynamic_shared_size_bytes = 0
 
@@ -126,7 +140,10 @@ class RawKernel:
         def stop(hazard: Hazard) -> None:
             raise KernelFault(hazard)
 
-        launch(self, grid, block, args, shared_mem, stop)
+        try:
+            launch(self, grid, block, args, shared_mem, stop)
+        except REPORTS as stopped:
+            raise stopped.with_traceback(None) from None
 
 
 def launch(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from .datatypes import DTYPES, UNSIGNED, dtype_of, immediate, resize
+from .datatypes import DTYPES, UNSIGNED, dtype_of, immediate, resize, undefined
 from .lanes import Batch, Mask, both, select, uniform
 from .memory import Fault, GlobalMemory
 from .onchip import BlockMemory, ThreadMemory
@@ -96,7 +96,7 @@ class Code:
             self.slots[name] = len(self.initial)
             if kind is None:
                 self.specials[name] = self.slots[name]
-            self.initial.append(uniform(0, dtype_of(instruction, kind or "u32")))
+            self.initial.append(undefined(dtype_of(instruction, kind or "u32")))
         return self.slots[name]
 
 

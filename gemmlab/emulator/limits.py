@@ -13,11 +13,10 @@ LOCAL_BYTES_PER_THREAD = 512 << 10
 
 def extent(value: object, what: str) -> Extent:
     """A grid or block as (x, y, z); TypeError or ValueError for what is none."""
-    items = (value,) if isinstance(value, int) else value
-    if not isinstance(items, tuple | list) or not 1 <= len(items) <= 3:
-        raise TypeError(f"{what} is {value!r}, but must be a tuple of one to three ints, (x, y, z)")
+    if not isinstance(value, tuple) or not 1 <= len(value) <= 3:
+        raise TypeError(f"{what} is {value!r}, but must be a tuple of one to three ints: (x,), (x, y) or (x, y, z)")
     numbers = []
-    for item in items:
+    for item in value:
         if isinstance(item, bool) or not hasattr(item, "__index__"):
             raise TypeError(f"{what} is {value!r}: {item!r} is no int; use integer division (//) to compute it")
         numbers.append(item.__index__())

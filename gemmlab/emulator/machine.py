@@ -116,23 +116,27 @@ class Machine:
         standing = Standing({0: mask}, mask)
         pending = standing.pending
         ticks = steps = turns = 0
-        while True:
-            if not pending or ticks > PATIENCE:
-                ticks, turns = 0, turns + (1 if pending else 0)
-                self._let_go(frame, standing)
-                if not pending:
-                    return
-            number = min(pending) if turns % 2 == 0 else sorted(pending)[ticks % len(pending)]
-            mask = pending.pop(number)
-            block = blocks[number]
-            ticks += POLL + 1 if block.polls else 1
-            steps += 1 + len(block.steps)
-            if steps > STEPS_PER_LOOK:
-                steps = 0
-                self.look_at_the_clock(block.exit.line)
-            for step in block.steps:
-                step(frame, mask)
-            self._leave(block.exit, function, frame, mask, standing)
+        block = blocks[0]
+        try:
+            while True:
+                if not pending or ticks > PATIENCE:
+                    ticks, turns = 0, turns + (1 if pending else 0)
+                    self._let_go(frame, standing)
+                    if not pending:
+                        return
+                number = min(pending) if turns % 2 == 0 else sorted(pending)[ticks % len(pending)]
+                mask = pending.pop(number)
+                block = blocks[number]
+                ticks += POLL + 1 if block.polls else 1
+                steps += 1 + len(block.steps)
+                if steps > STEPS_PER_LOOK:
+                    steps = 0
+                    self.look_at_the_clock(block.exit.line)
+                for step in block.steps:
+                    step(frame, mask)
+                self._leave(block.exit, function, frame, mask, standing)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(f"line {block.exit.line}: the launch was interrupted here") from None
 
     def look_at_the_clock(self, line: int) -> None:
         """Raises KernelFault when the time of the launch is up."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from . import report
 from .aliasing import aliased_arrays
-from .device import RawKernel, launch
+from .device import REPORTS, RawKernel, launch
 from .divergence import Divergence
 from .faults import Hazard, KernelFault
 from .hazards import Hazards
@@ -66,6 +66,8 @@ def trace(
         launch(kernel, grid, block, args, shared_mem, hazards.report, watching)
     except KernelFault as stopped:
         hazards.report(stopped.hazard)
+    except REPORTS as stopped:
+        raise stopped.with_traceback(None) from None
     aliased = aliased_arrays(kernel.program.shared, kernel.code)
     if aliased:
         hazards.report(aliased)
