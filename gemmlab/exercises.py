@@ -42,6 +42,9 @@ def block_shapes(predicted: Mapping[tuple[int, int], Sequence[Any]]) -> str:
     sectors of one request of that warp to A, to B and to C.
     """
     asked = ("rows", "columns", "sectors of A", "sectors of B", "sectors of C")
+    for block, row in predicted.items():
+        if row is not ... and not (isinstance(row, Sequence) and len(row) <= len(asked)):
+            raise Refused(f"block {block}: {row!r} is no row of {len(asked)} numbers ({', '.join(asked)})")
     counted = {block: _warp_counts(*block) for block in ((8, 4), (16, 16), (32, 32))}
     return judge_numbers(
         {f"{x} x {y}: {name}": _at(predicted.get((x, y), ...), i) for x, y in counted for i, name in enumerate(asked)},
@@ -188,7 +191,8 @@ def bare(source: str) -> str:
 def _remark(guess: Any, count: float) -> str:
     if guess is ... or guess == count:
         return "" if guess is ... else "as predicted"
-    return f"{guess / count:.3g} times as much" if isinstance(guess, int | float) else "differs"
+    comparable = isinstance(guess, int | float) and count != 0
+    return f"{guess / count:.3g} times as much" if comparable else "differs"
 
 
 def _written(value: Any) -> str:

@@ -223,5 +223,15 @@ def test_predictions_are_compared_with_counts_and_none_is_refused():
     assert lines[2].endswith("as predicted")
 
 
+@pytest.mark.parametrize("row", [5, (8, 4, 8, 1, 8, 9)])
+def test_a_prediction_for_a_block_that_is_no_row_of_five_numbers_is_refused(row):
+    with pytest.raises(Refused, match=r"block \(8, 4\): .* is no row of 5 numbers \(rows, columns"):
+        exercises.block_shapes({(8, 4): row})
+
+
+def test_a_prediction_is_compared_with_a_count_of_zero():
+    assert exercises.compare({"conflicts": 3}, {"conflicts": 0}).split()[-1] == "differs"
+
+
 def test_a_refusal_shows_its_evidence_in_a_notebook_in_place_of_a_traceback():
     assert Refused("too many sectors")._render_traceback_() == ["Refused: too many sectors"]
