@@ -138,6 +138,7 @@ def samples(milliseconds: Mapping[str, Sequence[float]], run: str) -> Figure:
             axis.plot(times, [0] * len(times), "o", color=colour, alpha=0.5)
             axis.plot([statistics.median(times)], [0], "|", color="black", markersize=26)
             axis.set(yticks=[0], yticklabels=[name], ylim=(-1, 1))
+            axis.ticklabel_format(axis="x", useOffset=False)  # a time reads whole, not as a tick plus a corner's offset
         axes[0, 0].set_title(f"measured: {run}; every sample, and the median")
         axes[-1, 0].set_xlabel("time of one launch (ms)")
     return figure

@@ -158,6 +158,12 @@ def test_every_point_of_a_roofline_is_within_the_picture():
     assert low < 0.004 < high
 
 
+def test_the_times_of_samples_that_hardly_differ_are_written_whole():
+    figure = plotting.samples({"naive": [271.807, 271.811, 271.862]}, RUN)
+    figure.canvas.draw()
+    assert {float(label.get_text()) // 1 for label in figure.axes[0].get_xticklabels()} == {271}
+
+
 def test_every_sample_is_drawn_and_the_median_marked():
     figure = plotting.samples({"naive": [3.0, 1.0, 2.0, 9.0, 2.5], "coalesced": [1.0]}, RUN)
     dots, bar = figure.axes[0].lines
