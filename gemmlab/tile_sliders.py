@@ -11,7 +11,13 @@ from gemmlab.ladder import Rung, Tile
 from gemmlab.launch import Kernel
 from gemmlab.resources import Occupancy, occupancy
 
-CHECKED = (Gemm(33, 34, 35), Gemm(1, 40, 9), Gemm(40, 1, 9), Gemm(17, 19, 23, alpha=-0.5, beta=2.0))
+CHECKED = (
+    Gemm(33, 34, 35),
+    Gemm(1, 40, 9),
+    Gemm(40, 1, 9),
+    Gemm(130, 129, 33),
+    Gemm(17, 19, 23, alpha=-0.5, beta=2.0),
+)
 FAMILIES = ("distinct", "uniform")
 TRACED = Gemm(128, 128, 128)
 
