@@ -33,7 +33,8 @@ class Rung:
     """One kernel of the ladder, and how to launch it.
 
     `tile` holds the macros that size its tiles, with their defaults; `requires` is the oldest architecture that runs
-    it; `block` and `grid` are its launch geometry, from a full tile.
+    it; `block` and `grid` are its launch geometry, from a full tile; `rule` raises ValueError for a full tile that the
+    kernel does not work with.
     """
 
     number: int
@@ -44,6 +45,7 @@ class Rung:
     block: Callable[[Tile], Extent]
     grid: Callable[[Gemm, Tile], Extent]
     requires: str = "sm_75"
+    rule: Callable[[Tile], None] = lambda tile: None
 
     @property
     def source_file(self) -> str:
@@ -63,18 +65,20 @@ class Rung:
     def full_tile(self, tile: Tile | None = None) -> dict[str, int]:
         """Return every tile parameter: those given, and this rung's defaults for the rest.
 
-        Raises ValueError, with the rule and both numbers, for an unknown or non-positive parameter, or a block that
-        no GPU launches.
+        Raises ValueError, with the rule and both numbers, for an unknown or non-positive parameter, a block that no
+        GPU launches, or a tile that breaks this rung's own rule.
         """
         given = dict(tile or {})
         for name, value in given.items():
             if name not in self.tile:
-                raise ValueError(f"rung {self.number} ({self.name}) has no tile parameter {name!r}; "
-                                 f"it has {', '.join(self.tile)}")
+                raise ValueError(
+                    f"rung {self.number} ({self.name}) has no tile parameter {name!r}; it has {', '.join(self.tile)}"
+                )
             if not isinstance(value, int | np.integer) or value < 1:
                 raise ValueError(f"{name} is {value!r}, but must be an integer of at least 1")
         full = {name: int(given.get(name, default)) for name, default in self.tile.items()}
         self._check_block(full)
+        self.rule(full)
         return full
 
     def options(self, tile: Tile | None = None) -> tuple[str, ...]:
@@ -90,8 +94,10 @@ class Rung:
         grid = self.grid(problem, full)
         for axis, blocks, most in zip("xyz", grid, architecture(self.requires).max_grid, strict=True):
             if blocks > most:
-                raise ValueError(f"{_written(full)} makes a grid of {blocks} blocks along {axis}, but a GPU takes at "
-                                 f"most {most}: choose a larger tile or a smaller C than {problem.M} x {problem.N}")
+                raise ValueError(
+                    f"{_written(full)} makes a grid of {blocks} blocks along {axis}, but a GPU takes at "
+                    f"most {most}: choose a larger tile or a smaller C than {problem.M} x {problem.N}"
+                )
         return Geometry(grid, self.block(full), shared_mem=0)
 
     def runs_on(self, arch: str) -> bool:
@@ -103,12 +109,15 @@ class Rung:
         block = self.block(tile)
         for axis, threads, most in zip("xyz", block, limits.max_block, strict=True):
             if threads > most:
-                raise ValueError(f"{_written(tile)} makes a block of {threads} threads along {axis}, but a GPU takes "
-                                 f"at most {most}")
+                raise ValueError(
+                    f"{_written(tile)} makes a block of {threads} threads along {axis}, but a GPU takes at most {most}"
+                )
         threads = math.prod(block)
         if threads > limits.max_threads_per_block:
-            raise ValueError(f"{_written(tile)} makes a block of {threads} threads, but a GPU takes at most "
-                             f"{limits.max_threads_per_block}")
+            raise ValueError(
+                f"{_written(tile)} makes a block of {threads} threads, but a GPU takes at most "
+                f"{limits.max_threads_per_block}"
+            )
 
 
 def arguments(problem: Gemm, A: Any, B: Any, C: Any) -> tuple[Any, ...]:
@@ -160,9 +169,34 @@ def _generation(arch: str) -> int:
 def _blocks(outputs: int, tile: int) -> int:
     blocks = -(-outputs // tile)
     if blocks * tile > 2**31:
-        raise ValueError(f"{blocks} blocks of {tile} cover {blocks * tile} rows or columns, but a 32-bit int ends at "
-                         f"{2**31 - 1}: choose a tile that is a power of two")
+        raise ValueError(
+            f"{blocks} blocks of {tile} cover {blocks * tile} rows or columns, but a 32-bit int ends at "
+            f"{2**31 - 1}: choose a tile that is a power of two"
+        )
     return blocks
+
+
+def _register_tiles(tile: Tile) -> Extent:
+    """A block with a thread for every TM x TN of its BM x BN outputs, or for every TM x 1 where there is no TN."""
+    for whole, part in (("BM", "TM"), ("BN", "TN")):
+        if tile[whole] % tile.get(part, 1):
+            raise ValueError(
+                f"{whole} = {tile[whole]} is not a multiple of {part} = {tile[part]}, the outputs of a thread along "
+                "that side of the block's tile"
+            )
+    return tile["BN"] // tile.get("TN", 1), tile["BM"] // tile["TM"], 1
+
+
+def _equal_loads(tile: Tile) -> None:
+    """Every thread of a register-tile kernel loads as many elements of each tile as the others."""
+    threads = math.prod(_register_tiles(tile))
+    for matrix, side in (("A", "BM"), ("B", "BN")):
+        elements = tile[side] * tile["BK"]
+        if elements % threads:
+            raise ValueError(
+                f"{_written(tile)} makes a tile of {matrix} of {side} * BK = {elements} elements, not a multiple of "
+                f"the block's {threads} threads: each must load as many as the others"
+            )
 
 
 RUNGS: tuple[Rung, ...] = (
@@ -192,5 +226,15 @@ RUNGS: tuple[Rung, ...] = (
         tile=MappingProxyType({"TILE": 32}),
         block=lambda tile: (tile["TILE"], tile["TILE"], 1),
         grid=lambda problem, tile: (_blocks(problem.N, tile["TILE"]), _blocks(problem.M, tile["TILE"]), 1),
+    ),
+    Rung(
+        number=3,
+        name="register_tiles_1d",
+        idea="a thread computes a column of TM outputs in registers, for which it reads each value of B once",
+        entry="gemm_register_tiles_1d",
+        tile=MappingProxyType({"BM": 64, "BN": 64, "BK": 8, "TM": 8}),
+        block=_register_tiles,
+        grid=lambda problem, tile: (_blocks(problem.N, tile["BN"]), _blocks(problem.M, tile["BM"]), 1),
+        rule=_equal_loads,
     ),
 )

@@ -94,21 +94,26 @@ LAYERS = (
     "cublas",
     "ladder",
     "launch",
+    "costs",
     "findings",
     "warp",
     "snapshots",
+    "operands",
     "environment",
     "results",
     "climb",
     "table",
     "measured",
+    "levels",
     "exercises",
     "shared_tile_exercises",
+    "register_tile_exercises",
     "plotting",
     "pictures",
     "controls",
     "widgets",
     "stepping",
+    "micro_tiles",
     "tile_sliders",
     "doctor",
     "__main__",
@@ -116,7 +121,7 @@ LAYERS = (
 )
 SEEN_BY_THE_EMULATOR = {"nvrtc", "gpus"}
 PACKAGES = {"__init__", "emulator"}
-DRAWING = {"plotting", "pictures", "controls", "widgets", "stepping", "tile_sliders"}
+DRAWING = {"plotting", "pictures", "controls", "widgets", "stepping", "micro_tiles", "tile_sliders"}
 
 
 def module_name(path: Path) -> str:

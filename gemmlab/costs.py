@@ -1,0 +1,33 @@
+"""What a kernel takes of a multiprocessor: threads, registers, what spills, and the occupancy that is left."""
+
+from dataclasses import dataclass
+
+from gemmlab import nvrtc
+from gemmlab.gemm import Gemm
+from gemmlab.launch import Kernel
+from gemmlab.resources import Occupancy, occupancy
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Threads of a block, registers and spilled bytes (stores and loads) of a thread, and the occupancy."""
+
+    threads: int
+    registers: int
+    spilled_bytes: int
+    occupancy: Occupancy
+
+    def __str__(self) -> str:
+        return (
+            f"{self.threads:>5} threads, {self.registers:>3} registers, {self.spilled_bytes:>5,} bytes spilled, "
+            f"{self.occupancy.fraction:>4.0%} occupancy"
+        )
+
+
+def cost(kernel: Kernel, arch: str) -> Cost:
+    """Return what the compiler gives a kernel on an architecture such as 'sm_90'. Raises what a compilation raises."""
+    used = nvrtc.resources(kernel.source, kernel.entry, kernel.options, arch)
+    _, (x, y, z), shared_mem = kernel.geometry(Gemm(1, 1, 1))
+    threads = x * y * z
+    held = occupancy(arch, threads, used.registers, used.shared_bytes + shared_mem)
+    return Cost(threads, used.registers, used.spill_store_bytes + used.spill_load_bytes, held)
