@@ -237,4 +237,14 @@ RUNGS: tuple[Rung, ...] = (
         grid=lambda problem, tile: (_blocks(problem.N, tile["BN"]), _blocks(problem.M, tile["BM"]), 1),
         rule=_equal_loads,
     ),
+    Rung(
+        number=4,
+        name="register_tiles_2d",
+        idea="a thread computes TM x TN outputs in registers, an outer product of TM values of A and TN of B",
+        entry="gemm_register_tiles_2d",
+        tile=MappingProxyType({"BM": 128, "BN": 128, "BK": 8, "TM": 8, "TN": 8}),
+        block=_register_tiles,
+        grid=lambda problem, tile: (_blocks(problem.N, tile["BN"]), _blocks(problem.M, tile["BM"]), 1),
+        rule=_equal_loads,
+    ),
 )
