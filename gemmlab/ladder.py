@@ -151,6 +151,8 @@ def _range(part: str, selection: str) -> tuple[Rung, ...]:
     if not part:
         raise ValueError(f"{selection!r} selects no rung before or after a comma: write, say, 0-1 or 0,1")
     first, dash, last = part.partition("-")
+    if dash and not (first and last):
+        raise ValueError(f"{part!r} is no range: write both ends, such as 0-1")
     low = rung(first)
     high = rung(last) if dash else low
     if low.number > high.number:

@@ -26,8 +26,9 @@ def launch(each, problem, family="uniform", tile=None):
     A, B, C = inputs(problem, family)
     output = emulator.asarray(initial_output(problem, C))
     grid, block, shared_mem = each.geometry(problem, tile)
-    kernel(each, tile)(grid, block, arguments(problem, emulator.asarray(A), emulator.asarray(B), output),
-                       shared_mem=shared_mem)
+    kernel(each, tile)(
+        grid, block, arguments(problem, emulator.asarray(A), emulator.asarray(B), output), shared_mem=shared_mem
+    )
     return A, B, C, emulator.asnumpy(output)
 
 
@@ -84,8 +85,10 @@ def test_rung_1_differs_from_rung_0_in_two_lines_beside_comments_its_name_and_th
         return [line for line in lines if not line.startswith(("//", "#"))]
 
     changed = [line.strip() for line, other in zip(code(COALESCED), code(NAIVE), strict=True) if line != other]
-    assert changed == ["const int row = blockIdx.x * BY + threadIdx.y;",
-                       "const int col = blockIdx.y * BX + threadIdx.x;"]
+    assert changed == [
+        "const int row = blockIdx.x * BY + threadIdx.y;",
+        "const int col = blockIdx.y * BX + threadIdx.x;",
+    ]
 
 
 def test_blocks_cover_the_rows_along_x_and_the_columns_along_y():
@@ -159,6 +162,8 @@ def test_a_selection_names_rungs_and_ranges(selection, numbers):
     ("selection", "message"),
     [
         ("1-0", "'1-0' runs backwards: write 0-1"),
+        ("-1", "'-1' is no range: write both ends"),
+        ("0-", "'0-' is no range: write both ends"),
         ("0,,1", "'0,,1' selects no rung before or after a comma"),
         ("", "selects no rung"),
         ("0-9", r"no rung '9'; known: 0 \(naive\)"),
