@@ -25,11 +25,13 @@ from . import exact
 from .formats import F16, F32
 
 _F64 = np.dtype(np.float64)
-_LOW = np.uint64((1 << 29) - 1)
-_HALF = np.uint64(1 << 28)
 _ONE = np.uint64(1)
-_EXPONENT = np.uint32(0x7F800000)
-_EXPONENT_STEP = np.uint32(0x00800000)
+# Of a float64, the top three bits of the exponent and the 29 bits that a float32 lacks. Once _SHIFT is added, the
+# former are all ones for the exponents of normal float32 (897 to 1150, and two more), the latter zero for a value
+# half-way between two of them. So what needs a second look is at most _SURE.
+_SHIFT = np.uint64((1792 - 897 << 52) + (1 << 28))
+_SURE = np.uint64(7 << 60)
+_LOOK = _SURE | np.uint64((1 << 29) - 1)
 _SPLIT = np.float64(2**27 + 1)
 _NAN = {f.storage: f.unsigned.type(f.nan).view(f.storage) for f in (F16, F32)}
 
@@ -66,11 +68,10 @@ def fma32(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     addend = c.astype(_F64)
     total = product + addend
     result = total.astype(np.float32)
-    exponent = result.view(np.uint32) + _EXPONENT_STEP
-    exponent &= _EXPONENT
-    unsure = (total.view(np.uint64) & _LOW) == _HALF
-    unsure |= exponent <= _EXPONENT_STEP
-    if unsure.any():
+    look = total.view(np.uint64) + _SHIFT
+    look &= _LOOK
+    if np.minimum.reduce(look, axis=None) <= _SURE:
+        unsure = look <= _SURE
         a, b = (np.broadcast_to(v, total.shape)[unsure] for v in (product, addend))
         result[unsure] = canonical(round_to_odd(a, b, total[unsure]).astype(np.float32))
     return result
