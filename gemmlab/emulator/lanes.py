@@ -19,6 +19,10 @@ WARP = 32
 Mask = np.ndarray | None
 """Active lanes as a boolean lattice; None stands for all."""
 
+# glibc gives freed memory back past a threshold, and getting it again for the next value can cost more than computing
+# that value does. Freeing one large block raises the threshold (mallopt(3), M_MMAP_THRESHOLD).
+np.empty(1 << 24, np.uint8)
+
 
 def uniform(value: object, dtype: np.dtype | type) -> np.ndarray:
     """A value that is the same on every lane."""
