@@ -140,7 +140,7 @@ def against_numpy(repeats: int) -> bool:
             kept = statistics.median(samples) < limit
             met &= kept
             print(
-                f"  {kernel.name:<14} {size}^3 {how:<6} {spread(samples):<34} {min(samples) / numpy:8,.0f} times NumPy"
+                f"  {kernel.name:<18} {size}^3 {how:<6} {spread(samples):<34} {min(samples) / numpy:8,.0f} times NumPy"
                 f"   limit {limit} s: {verb(kept)}"
             )
     return met
@@ -162,7 +162,7 @@ def against_numba(size: int, repeats: int) -> bool:
         kept = times >= wanted[kernel.name]
         met &= kept
         print(
-            f"  {kernel.name:<14} Numba {spread(theirs):<34} emulator {spread(ours):<28} {times:8,.0f} times faster   "
+            f"  {kernel.name:<18} Numba {spread(theirs):<34} emulator {spread(ours):<28} {times:8,.0f} times faster   "
             f"at least {wanted[kernel.name]}: {verb(kept)}"
         )
     return met
@@ -182,7 +182,7 @@ def memory() -> bool:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # Linux counts in KiB
         kept = peak < MEBIBYTES
         met &= kept
-        print(f"  {what:<14} {size}^3 {how:<6} {peak:8,.0f} MiB   limit {MEBIBYTES:,} MiB: {verb(kept)}")
+        print(f"  {what:<18} {size}^3 {how:<6} {peak:8,.0f} MiB   limit {MEBIBYTES:,} MiB: {verb(kept)}")
     return met
 
 
@@ -203,7 +203,7 @@ def what_dominates() -> None:
         for how, run in HOW.items():
             shares = profile(kernel.launch(cube(256), run))
             written = ", ".join(f"{work} {100 * share:.0f}" for work, share in shares.items() if share >= 0.005)
-            print(f"  {kernel.name:<14} {how:<6} {written}")
+            print(f"  {kernel.name:<18} {how:<6} {written}")
 
 
 def profile(call: Callable[[], object]) -> dict[str, float]:
