@@ -1,5 +1,4 @@
-"""How fast the emulator is: against NumPy's own product, against Numba's CUDA simulator, what takes the time, and how
-much memory it needs.
+"""How fast the emulator is, beside NumPy and Numba's CUDA simulator; what takes its time, and how much memory it needs.
 
     python benchmarks/emulator.py [--repeats 5]
 
