@@ -16,7 +16,7 @@ import numpy as np
 
 from . import approximations, integers
 from .datatypes import dtype_of, types_of
-from .floats import arithmetic32, arithmetic64, canonical, flush, relu, saturate, unrounded
+from .floats import arithmetic32, arithmetic64, canonical, flush, fma32, fma32_ftz, relu, saturate, unrounded
 from .formats import BF16, F16, F32, F64, FORMATS, Format
 from .half import PACKED, arithmetic16, packed, through_float64
 from .instructions import Code, Step, UnsupportedInstruction, elementwise, opcode
@@ -61,14 +61,16 @@ def _flushed(function: Function, form: Format, instruction: Instruction) -> Func
     """
     tiny = np.finfo(form.storage).tiny
     name, rounding = instruction.parts[0], rounding_of(instruction)
-    exact = name in ("mul", "fma", "div") and not {"approx", "full"} & set(instruction.parts)
+    if function is fma32:
+        return fma32_ftz
+    exact = name in ("mul", "mad", "fma", "div") and not {"approx", "full"} & set(instruction.parts)
 
     def flushing(*values: np.ndarray) -> np.ndarray:
         values = tuple(map(flush, values))
         result = flush(function(*values))
         edge = np.abs(result) == tiny
         if exact and edge.any():
-            below = np.abs(unrounded(name, rounding, *map(form.widen, values))) < tiny
+            below = np.abs(unrounded("fma" if name == "mad" else name, rounding, *map(form.widen, values))) < tiny
             result = np.where(edge & below, np.copysign(form.storage.type(0), result), result)
         return result
 

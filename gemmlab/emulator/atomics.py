@@ -65,7 +65,7 @@ class _Operation:
 def atomic(instruction: Instruction, code: Code) -> Step:
     """PTX ISA, "atom" and "red"; of a vector each element by itself."""
     parts = instruction.parts
-    if {"async", "shared::cluster", "b128"} & set(parts):
+    if {"async", "shared::cluster", "b128", "local", "const", "param"} & set(parts):
         raise UnsupportedInstruction(instruction)
     operation = _operation(instruction)
     operands = list(instruction.operands)

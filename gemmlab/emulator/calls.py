@@ -21,6 +21,7 @@ from .ptx import (
     Instruction,
     Module,
     Operand,
+    PtxError,
     Register,
     Symbol,
     UnsupportedInstruction,
@@ -43,8 +44,13 @@ def function_addresses(module: Module) -> dict[str, int]:
 
 
 def inline(module: Module, kernel: str) -> Function:
-    """The kernel with every call in place. Raises UnsupportedInstruction for a call that has no end or no body."""
-    function = module.functions[kernel]
+    """The kernel with every call in place.
+
+    Raises PtxError where there is no such kernel, UnsupportedInstruction for a call that has no end or no body.
+    """
+    function = module.functions.get(kernel)
+    if function is None or not function.entry:
+        raise PtxError(f"the PTX has no kernel {kernel}")
     if not any(i.parts[0] == "call" for i in _instructions(function)):
         return function
     building = _Building(module, _taken(module))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from . import (  # noqa: F401  (each registers its opcodes)
 from .barriers import Barrier, form
 from .calls import function_addresses, inline, names_of
 from .independent import steps_of
-from .instructions import DTYPES, Code, Step, UnsupportedInstruction, guard, read
+from .instructions import DTYPES, Code, Step, UnsupportedInstruction, guard, read, understood
 from .layout import SharedLayout, shared_layout
 from .memory import Allocation, GlobalMemory
 from .ptx import Address, Function, Instruction, Module, Symbol, Variable
@@ -109,7 +109,9 @@ def compile_kernel(module: Module, kernel: str, memory: GlobalMemory) -> Program
     shared = [v for v in (*module.variables, *function.variables) if v.space == "shared"]
     layout = shared_layout([v for v in shared if v.name in names or v in function.variables])
     symbols.update((name, ("shared", offset)) for name, offset in layout.offsets.items())
-    return Program(_compile(function, symbols), layout, allocations, parameters)
+    with np.errstate(all="ignore"):
+        compiled = _compile(function, symbols)
+    return Program(compiled, layout, allocations, parameters)
 
 
 def _reached(module: Module, function: Function) -> set[str]:
@@ -167,7 +169,7 @@ def _compile(function: Function, symbols: dict[str, tuple[str, int]]) -> Compile
     blocks = []
     for number, block in enumerate(function.blocks):
         *body, last = block.instructions
-        leave = _exit(last, number, function, code)
+        leave = understood(partial(_exit, number, function), last, code)
         if leave is None:
             body, leave = block.instructions, Exit("next", last.line, (number + 1,))
         steps = tuple(steps_of([i for i in body if i.parts[0] != "nop"], code))
@@ -180,7 +182,7 @@ def _polls(instruction: Instruction) -> bool:
     return name == "atom" or (name == "ld" and not {"volatile", "relaxed", "acquire"}.isdisjoint(parts))
 
 
-def _exit(last: Instruction, number: int, function: Function, code: Code) -> Exit | None:
+def _exit(number: int, function: Function, last: Instruction, code: Code) -> Exit | None:
     """How the block is left by its last instruction; None when it simply runs on into the next block."""
     lanes = guard(last, code) if last.guard else None
     name, follow = last.parts[0], (number + 1,)

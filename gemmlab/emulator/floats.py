@@ -33,6 +33,7 @@ _SHIFT = np.uint64((1792 - 897 << 52) + (1 << 28))
 _SURE = np.uint64(7 << 60)
 _LOOK = _SURE | np.uint64((1 << 29) - 1)
 _SPLIT = np.float64(2**27 + 1)
+_TINY = np.finfo(np.float32).tiny
 _NAN = {f.storage: f.unsigned.type(f.nan).view(f.storage) for f in (F16, F32)}
 
 
@@ -64,6 +65,28 @@ def relu(value: np.ndarray) -> np.ndarray:
 
 def fma32(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     """Fused multiply-add in float32: a * b + c with a single rounding, to nearest even."""
+    return _fused(a, b, c, lambda odd: odd.astype(np.float32))
+
+
+def fma32_ftz(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+    """The same with subnormal operands and results flushed, judged before the result is rounded."""
+    a, b, c = flush(a), flush(b), flush(c)
+    result = _fused(a, b, c, _flushed_first)
+    edge = np.abs(result) == _TINY
+    if edge.any():
+        exact_sum = unrounded("fma", "rn", *(v.astype(_F64) for v in (a, b, c)))
+        result = np.where(edge & (np.abs(exact_sum) < _TINY), np.copysign(np.float32(0), result), result)
+    return result
+
+
+def _flushed_first(odd: np.ndarray) -> np.ndarray:
+    return np.where(np.abs(odd) < _TINY, np.copysign(0.0, odd), odd).astype(np.float32)
+
+
+def _fused(a: np.ndarray, b: np.ndarray, c: np.ndarray, finish: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """Fused multiply-add by way of float64, twice rounded but where that may go wrong: there `finish` makes the result
+    from the sum rounded to odd.
+    """
     product = a.astype(_F64) * b.astype(_F64)
     addend = c.astype(_F64)
     total = product + addend
@@ -73,7 +96,7 @@ def fma32(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     if np.minimum.reduce(look, axis=None) <= _SURE:
         unsure = look <= _SURE
         a, b = (np.broadcast_to(v, total.shape)[unsure] for v in (product, addend))
-        result[unsure] = canonical(round_to_odd(a, b, total[unsure]).astype(np.float32))
+        result[unsure] = canonical(finish(round_to_odd(a, b, total[unsure])))
     return result
 
 

@@ -14,7 +14,7 @@ from .datatypes import DTYPES
 from .floats import fma32
 from .instructions import Code, Frame, Step, build, destination, put, read
 from .lanes import Mask
-from .ptx import Instruction, Register
+from .ptx import Immediate, Instruction, Register
 
 _LANES = 1 << 14
 """Lanes of all fma in a stack: more would not stay in a core's cache."""
@@ -34,7 +34,8 @@ def runs(instructions: Sequence[Instruction]) -> Iterator[list[Instruction]]:
     run: list[Instruction] = []
     written: set[str] = set()
     for instruction in instructions:
-        stackable = instruction.parts == ("fma", "rn", "f32") and instruction.guard is None
+        plain = instruction.guard is None and all(isinstance(o, Register | Immediate) for o in instruction.operands)
+        stackable = plain and instruction.parts == ("fma", "rn", "f32") and len(instruction.operands) == 4
         if run and (not stackable or not written.isdisjoint(_names(instruction))):
             yield run
             run, written = [], set()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 
@@ -36,6 +37,7 @@ BOOLEAN: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
 }
 """How a comparison may be combined with a predicate (PTX ISA, "setp", BoolOp)."""
 
+T = TypeVar("T")
 Registers = list[np.ndarray]
 Read = Callable[[Registers], np.ndarray]
 
@@ -122,18 +124,30 @@ def build(instruction: Instruction, code: Code) -> Step:
     builder = _BUILDERS.get(instruction.parts[0])
     if builder is None:
         raise UnsupportedInstruction(instruction)
-    try:
-        step = builder(instruction, code)
-    except (KeyError, IndexError, ValueError, AttributeError, TypeError) as error:
-        raise UnsupportedInstruction(instruction, f"the emulator does not know this form ({error})") from None
+    step = understood(builder, instruction, code)
     if instruction.guard is None:
         return step
     return guarded(step, guard(instruction, code))
 
 
+_NOT_UNDERSTOOD = (LookupError, ValueError, AttributeError, TypeError, StopIteration, ArithmeticError)
+
+
+def understood(reader: Callable[[Instruction, Code], T], instruction: Instruction, code: Code) -> T:
+    """What a reader makes of an instruction; UnsupportedInstruction where its opcode or operands have a form that the
+    reader does not know.
+    """
+    try:
+        return reader(instruction, code)
+    except _NOT_UNDERSTOOD as error:
+        raise UnsupportedInstruction(instruction, f"the emulator does not know this form ({error})") from None
+
+
 def guard(instruction: Instruction, code: Code) -> Read:
     """Lanes on which a guarded instruction runs."""
     name, negated = instruction.guard
+    if code.function.registers.get(name) != "pred":
+        raise UnsupportedInstruction(instruction, f"its guard {name} is no predicate")
     index = code.slot(instruction, name)
     return (lambda registers: ~registers[index]) if negated else (lambda registers: registers[index])
 
@@ -168,7 +182,7 @@ def read(operand: Operand, dtype: np.dtype, instruction: Instruction, code: Code
         if name not in code.symbols:
             raise UnsupportedInstruction(instruction, f"the emulator does not know the name {name}")
         offset = operand.offset if isinstance(operand, Address) else 0
-        constant = uniform(code.symbols[name][1] + offset, np.uint64).astype(dtype)
+        constant = uniform((code.symbols[name][1] + offset) % (1 << 64), np.uint64).astype(dtype)
         return lambda registers: constant
     if not isinstance(operand, Register):
         raise UnsupportedInstruction(instruction, f"cannot use {operand} as a source")
@@ -245,6 +259,7 @@ def elementwise(function: Callable[..., np.ndarray], instruction: Instruction, c
     sources = instruction.operands[1:]
     if len(sources) != len(dtypes):
         raise UnsupportedInstruction(instruction, f"expected {len(dtypes)} source operands, found {len(sources)}")
+    function(*(uniform(0, t) for t in dtypes))  # a type that the function does not take shows here
     reads = [read(o, t, instruction, code) for o, t in zip(sources, dtypes, strict=True)]
     if len(reads) == 1:
         (a,) = reads

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .datatypes import DTYPES, dtype_of
+from .datatypes import DTYPES, UNSIGNED, dtype_of
 from .instructions import (
     Code,
     Frame,
@@ -31,9 +31,9 @@ def mov(instruction: Instruction, code: Code) -> Step:
     target, source = instruction.operands
     dtype = dtype_of(instruction, instruction.parts[-1])
     if isinstance(source, Vector):
-        return _pack(instruction, code, target, source, dtype)
+        return _pack(instruction, code, target, source, UNSIGNED[dtype.itemsize])
     if isinstance(target, Vector):
-        return _unpack(instruction, code, target, source, dtype)
+        return _unpack(instruction, code, target, source, UNSIGNED[dtype.itemsize])
     return assign(destination(target, instruction, code), read(source, dtype, instruction, code))
 
 
@@ -108,7 +108,7 @@ def createpolicy(instruction: Instruction, code: Code) -> Step:
     return assign(destination(instruction.operands[0], instruction, code), lambda registers: uniform(0, np.uint64))
 
 
-@opcode("prefetch", "prefetchu", "applypriority", "nanosleep", "griddepcontrol", "pmevent", "nop")
+@opcode("prefetch", "prefetchu", "applypriority", "discard", "nanosleep", "griddepcontrol", "pmevent", "nop")
 def no_effect(instruction: Instruction, code: Code) -> Step:
     """Hints and delays."""
 

@@ -9,29 +9,40 @@ PTX ISA, "State Spaces: Parameter State Space" and "ld.param, st.param".
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from .datatypes import UNSIGNED
-from .instructions import Code, Frame, Read, Step, UnsupportedInstruction, outputs_of, put, read, registers_of
+from .instructions import Code, Frame, Step, UnsupportedInstruction, outputs_of, put, read, registers_of
 from .lanes import RANK, Mask
 from .ptx import Address, Instruction, Symbol
 
+_NOTHING = np.zeros((1,) * RANK + (0,), np.uint8)
+
 
 def load_parameter(instruction: Instruction, code: Code, count: int, dtype: np.dtype) -> Step:
-    """Step of a ld.param."""
+    """Step of a ld.param. What a call did not store, since its value is undefined, reads zero."""
     outputs = outputs_of(instruction.operands[0], instruction, code)
     name, offset = _place(instruction, instruction.operands[1])
-    width = dtype.itemsize
+    end = offset + count * dtype.itemsize
+    launched = {p.name: p.bytes for p in code.function.parameters}
+    if end > launched.get(name, end if "@" in name else 0):
+        raise UnsupportedInstruction(instruction, f"{name} is no parameter that has bytes {offset} to {end - 1}")
 
     def step(frame: Frame, mask: Mask) -> None:
-        held = frame.parameters[name] if name in frame.parameters else frame.arguments.get(name)
-        if held is None or offset + count * width > held.shape[-1]:
-            raise UnsupportedInstruction(instruction, f"{name} has no {count * width} bytes from byte {offset} on")
-        pieces = np.ascontiguousarray(held[..., offset : offset + count * width]).view(dtype)
+        held = frame.parameters[name] if name in launched else _padded(frame.arguments.get(name, _NOTHING), end)
+        pieces = np.ascontiguousarray(held[..., offset:end]).view(dtype)
         values = [pieces[..., i].reshape(held.shape[:-1] or (1,) * RANK) for i in range(count)]
         put(frame, outputs, [_extended(frame, i, v) for i, v in zip(outputs, values, strict=True)], mask)
 
     return step
+
+
+def _padded(held: np.ndarray, end: int) -> np.ndarray:
+    """At least `end` bytes for each lane."""
+    missing = end - held.shape[-1]
+    return held if missing <= 0 else np.pad(held, [(0, 0)] * RANK + [(0, missing)])
 
 
 def _extended(frame: Frame, index: int | None, value: np.ndarray) -> np.ndarray:
@@ -66,16 +77,20 @@ def _place(instruction: Instruction, operand: object) -> tuple[str, int]:
 
 
 def _store(arguments: dict[str, np.ndarray], name: str, offset: int, value: np.ndarray, mask: Mask) -> None:
-    held = arguments.get(name, np.zeros((1,) * RANK + (0,), np.uint8))
     end = offset + value.itemsize
+    held = _padded(arguments.get(name, _NOTHING), end)
     shape = np.broadcast_shapes(held.shape[:-1], value.shape, (1,) * RANK if mask is None else mask.shape)
-    new = np.zeros((*shape, max(end, held.shape[-1])), np.uint8)
-    new[..., : held.shape[-1]] = held
+    new = np.array(np.broadcast_to(held, (*shape, held.shape[-1])))
     raw = np.ascontiguousarray(np.broadcast_to(value, shape))[..., None].view(np.uint8)
     new[..., offset:end] = raw if mask is None else np.where(mask[..., None], raw, new[..., offset:end])
     arguments[name] = new
 
 
-def argument(name: str, dtype: np.dtype) -> Read:
+def argument(name: str, dtype: np.dtype) -> Callable[[Frame], np.ndarray]:
     """Reader, given a frame, of a whole argument."""
-    return lambda frame: np.ascontiguousarray(frame.arguments[name][..., : dtype.itemsize]).view(dtype)[..., 0]
+
+    def get(frame: Frame) -> np.ndarray:
+        held = _padded(frame.arguments.get(name, _NOTHING), dtype.itemsize)
+        return np.ascontiguousarray(held[..., : dtype.itemsize]).view(dtype)[..., 0]
+
+    return get

@@ -173,7 +173,7 @@ def _parameters(text: str | None) -> tuple[Parameter, ...]:
 
 
 def _parameter(text: str) -> Parameter:
-    align = re.search(r"\.align\s+(\d+)", text)
+    align = re.search(r"\.align\s+([1-9]\d*)", text)
     words = re.sub(r"\.align\s+\d+|\.ptr|\.(?:global|shared|const|local)\b|\.(?:param|reg)\b", " ", text).split()
     if len(words) < 2:
         raise PtxError(f"cannot read the parameter {text.strip()!r}")
@@ -195,7 +195,7 @@ def _variable(text: str) -> Variable:
     flags, space, modifiers, type_, name, extents, initial = match.groups()
     element = type_bytes(type_)
     count = prod(int(extent or 0) for extent in re.findall(r"\[(\d*)\]", extents))
-    align = re.search(r"\.align\s+(\d+)", modifiers)
+    align = re.search(r"\.align\s+([1-9]\d*)", modifiers)
     values = tuple(_initial(v) for v in re.findall(r"[^\s,{}]+", initial or ""))
     return Variable(
         name, space, element * count, int(align[1]) if align else element, "extern" in flags, values, element

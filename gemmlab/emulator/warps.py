@@ -98,8 +98,8 @@ def _operation(instruction: Instruction) -> tuple[list[np.dtype], Compute]:
     """Types of the source operands, and what is computed from them."""
     name, parts = instruction.parts[0], instruction.parts
     if name == "shfl":
-        mode = parts[2]
-        return [_U32, _U32, _U32], lambda here, members, values: _shuffle(mode, here, *values)
+        source_of = _SOURCES[parts[2]]
+        return [_U32, _U32, _U32], lambda here, members, values: _shuffle(source_of, here, *values)
     if name == "vote":
         return [DTYPES["pred"]], _VOTES[parts[2]]
     if name == "match":
@@ -116,23 +116,27 @@ def pack(bits: np.ndarray) -> np.ndarray:
     return (bits * _BIT).sum(axis=-1, dtype=np.uint32)[..., None]
 
 
-def _shuffle(mode: str, here: np.ndarray, value: np.ndarray, b: np.ndarray, c: np.ndarray) -> tuple[np.ndarray, ...]:
+_SOURCES: dict[str, Callable[..., tuple[np.ndarray, np.ndarray]]] = {
+    "up": lambda lane, step, least, most, keep: (lane - step, lane - step >= most),
+    "down": lambda lane, step, least, most, keep: (lane + step, lane + step <= most),
+    "bfly": lambda lane, step, least, most, keep: (lane ^ step, lane ^ step <= most),
+    "idx": lambda lane, step, least, most, keep: (least | (step & keep), least | (step & keep) <= most),
+}
+"""The lane that each lane asks, and whether it lies within its segment."""
+
+
+def _shuffle(
+    source_of: Callable[..., tuple[np.ndarray, np.ndarray]],
+    here: np.ndarray,
+    value: np.ndarray,
+    b: np.ndarray,
+    c: np.ndarray,
+) -> tuple[np.ndarray, ...]:
     """PTX ISA, "shfl.sync": c holds the segment's mask in bits 8 to 12 and the clamp in bits 0 to 4."""
-    step, clamp = (b & np.uint32(31)).astype(np.int64), c & np.uint32(31)
-    segment = c >> np.uint32(8) & np.uint32(31)
-    most = ((_LANE & segment) | (clamp & ~segment)).astype(np.int64)
-    if mode == "up":
-        source = _LANE.astype(np.int64) - step
-        inside = source >= most
-    else:
-        least = (_LANE & segment).astype(np.int64)
-        source = {
-            "down": _LANE.astype(np.int64) + step,
-            "bfly": _LANE.astype(np.int64) ^ step,
-            "idx": least | (step & ~segment.astype(np.int64)),
-        }[mode]
-        inside = source <= most
-    source = np.broadcast_to(np.where(inside, source, _LANE), value.shape)
+    lane = _LANE.astype(np.int64)
+    step, clamp, segment = (v.astype(np.int64) & 31 for v in (b, c, c >> np.uint32(8)))
+    source, inside = source_of(lane, step, lane & segment, (lane & segment) | (clamp & ~segment), ~segment)
+    source = np.broadcast_to(np.where(inside, source, lane), value.shape)
     there = np.take_along_axis(np.broadcast_to(here, value.shape), source, axis=-1)
     return np.where(there, np.take_along_axis(value, source, axis=-1), np.uint32(0)), inside
 
