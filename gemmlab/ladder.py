@@ -1,7 +1,7 @@
 """The rungs of the ladder: for each its source, entry, tile parameters, launch geometry and what it asks of the GPU."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -9,15 +9,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gemmlab import tile_rules
 from gemmlab.gemm import Gemm
 from gemmlab.gpus import architecture
+from gemmlab.tile_rules import Extent, Tile, written
 
 PACKAGE = Path(__file__).parent
 # An installed package carries the kernels inside itself; a checkout keeps them beside it.
 KERNEL_FOLDERS = (PACKAGE / "kernels", PACKAGE.parent / "kernels")
-
-Extent = tuple[int, int, int]
-Tile = Mapping[str, int]
 
 
 class Geometry(NamedTuple):
@@ -95,7 +94,7 @@ class Rung:
         for axis, blocks, most in zip("xyz", grid, architecture(self.requires).max_grid, strict=True):
             if blocks > most:
                 raise ValueError(
-                    f"{_written(full)} makes a grid of {blocks} blocks along {axis}, but a GPU takes at "
+                    f"{written(full)} makes a grid of {blocks} blocks along {axis}, but a GPU takes at "
                     f"most {most}: choose a larger tile or a smaller C than {problem.M} x {problem.N}"
                 )
         return Geometry(grid, self.block(full), shared_mem=0)
@@ -110,12 +109,12 @@ class Rung:
         for axis, threads, most in zip("xyz", block, limits.max_block, strict=True):
             if threads > most:
                 raise ValueError(
-                    f"{_written(tile)} makes a block of {threads} threads along {axis}, but a GPU takes at most {most}"
+                    f"{written(tile)} makes a block of {threads} threads along {axis}, but a GPU takes at most {most}"
                 )
         threads = math.prod(block)
         if threads > limits.max_threads_per_block:
             raise ValueError(
-                f"{_written(tile)} makes a block of {threads} threads, but a GPU takes at most "
+                f"{written(tile)} makes a block of {threads} threads, but a GPU takes at most "
                 f"{limits.max_threads_per_block}"
             )
 
@@ -160,10 +159,6 @@ def _range(part: str, selection: str) -> tuple[Rung, ...]:
     return tuple(known for known in RUNGS if low.number <= known.number <= high.number)
 
 
-def _written(tile: Tile) -> str:
-    return ", ".join(f"{name} = {value}" for name, value in tile.items())
-
-
 def _generation(arch: str) -> int:
     return int(architecture(arch).name.removeprefix("sm_"))
 
@@ -176,29 +171,6 @@ def _blocks(outputs: int, tile: int) -> int:
             f"{2**31 - 1}: choose a tile that is a power of two"
         )
     return blocks
-
-
-def _register_tiles(tile: Tile) -> Extent:
-    """A block with a thread for every TM x TN of its BM x BN outputs, or for every TM x 1 where there is no TN."""
-    for whole, part in (("BM", "TM"), ("BN", "TN")):
-        if tile[whole] % tile.get(part, 1):
-            raise ValueError(
-                f"{whole} = {tile[whole]} is not a multiple of {part} = {tile[part]}, the outputs of a thread along "
-                "that side of the block's tile"
-            )
-    return tile["BN"] // tile.get("TN", 1), tile["BM"] // tile["TM"], 1
-
-
-def _equal_loads(tile: Tile) -> None:
-    """Every thread of a register-tile kernel loads as many elements of each tile as the others."""
-    threads = math.prod(_register_tiles(tile))
-    for matrix, side in (("A", "BM"), ("B", "BN")):
-        elements = tile[side] * tile["BK"]
-        if elements % threads:
-            raise ValueError(
-                f"{_written(tile)} makes a tile of {matrix} of {side} * BK = {elements} elements, not a multiple of "
-                f"the block's {threads} threads: each must load as many as the others"
-            )
 
 
 RUNGS: tuple[Rung, ...] = (
@@ -235,9 +207,9 @@ RUNGS: tuple[Rung, ...] = (
         idea="a thread computes a column of TM outputs in registers, for which it reads each value of B once",
         entry="gemm_register_tiles_1d",
         tile=MappingProxyType({"BM": 64, "BN": 64, "BK": 8, "TM": 8}),
-        block=_register_tiles,
+        block=tile_rules.register_tiles,
         grid=lambda problem, tile: (_blocks(problem.N, tile["BN"]), _blocks(problem.M, tile["BM"]), 1),
-        rule=_equal_loads,
+        rule=tile_rules.equal_loads,
     ),
     Rung(
         number=4,
@@ -245,8 +217,28 @@ RUNGS: tuple[Rung, ...] = (
         idea="a thread computes TM x TN outputs in registers, an outer product of TM values of A and TN of B",
         entry="gemm_register_tiles_2d",
         tile=MappingProxyType({"BM": 128, "BN": 128, "BK": 8, "TM": 8, "TN": 8}),
-        block=_register_tiles,
+        block=tile_rules.register_tiles,
         grid=lambda problem, tile: (_blocks(problem.N, tile["BN"]), _blocks(problem.M, tile["BM"]), 1),
-        rule=_equal_loads,
+        rule=tile_rules.equal_loads,
+    ),
+    Rung(
+        number=5,
+        name="vectorized",
+        idea="four floats travel in one access, and A's tile lies transposed so that a thread's values are neighbours",
+        entry="gemm_vectorized",
+        tile=MappingProxyType({"BM": 64, "BN": 128, "BK": 16, "TM": 8, "TN": 8, "PAD": 4}),
+        block=tile_rules.register_tiles,
+        grid=lambda problem, tile: (_blocks(problem.N, tile["BN"]), _blocks(problem.M, tile["BM"]), 1),
+        rule=tile_rules.vector_loads(tile_rules.register_tiles),
+    ),
+    Rung(
+        number=6,
+        name="warp_tiles",
+        idea="a warp owns a tile of the block's tile, near a square, so that it reads fewer different values",
+        entry="gemm_warp_tiles",
+        tile=MappingProxyType({"BM": 64, "BN": 128, "BK": 16, "WM": 32, "WN": 64, "TM": 8, "TN": 8, "PAD": 4}),
+        block=tile_rules.warp_tiles,
+        grid=lambda problem, tile: (_blocks(problem.N, tile["BN"]), _blocks(problem.M, tile["BM"]), 1),
+        rule=tile_rules.vector_loads(tile_rules.warp_tiles),
     ),
 )

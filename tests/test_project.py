@@ -92,6 +92,7 @@ LAYERS = (
     "resources",
     "timing",
     "cublas",
+    "tile_rules",
     "ladder",
     "launch",
     "costs",
@@ -99,6 +100,10 @@ LAYERS = (
     "warp",
     "snapshots",
     "operands",
+    "array_traffic",
+    "block_work",
+    "layouts",
+    "lane_orders",
     "environment",
     "results",
     "climb",
@@ -108,12 +113,15 @@ LAYERS = (
     "exercises",
     "shared_tile_exercises",
     "register_tile_exercises",
+    "vector_load_exercises",
+    "warp_tile_exercises",
     "plotting",
     "pictures",
     "controls",
     "widgets",
     "stepping",
     "micro_tiles",
+    "warp_tile_pictures",
     "tile_sliders",
     "doctor",
     "__main__",
@@ -121,7 +129,16 @@ LAYERS = (
 )
 SEEN_BY_THE_EMULATOR = {"nvrtc", "gpus"}
 PACKAGES = {"__init__", "emulator"}
-DRAWING = {"plotting", "pictures", "controls", "widgets", "stepping", "micro_tiles", "tile_sliders"}
+DRAWING = {
+    "plotting",
+    "pictures",
+    "controls",
+    "widgets",
+    "stepping",
+    "micro_tiles",
+    "warp_tile_pictures",
+    "tile_sliders",
+}
 
 
 def module_name(path: Path) -> str:
