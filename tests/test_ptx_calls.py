@@ -165,6 +165,31 @@ def test_printf_writes_what_an_h200_wrote_in_order_of_threads(capsys):
     assert capsys.readouterr().out.splitlines() == expected
 
 
+def test_printf_writes_thousands_of_lanes_each_in_its_own_form(capsys):
+    source = (
+        KERNEL
+        + """() {
+    int t = blockIdx.x * blockDim.x + threadIdx.x;
+    printf(t % 2 ? "odd %d\\n" : "even %d %g\\n", t, t * 0.5); }"""
+    )
+    cp.RawKernel(source, "k")((16,), (128,), ())
+    expected = [f"odd {t}" if t % 2 else f"even {t} {t * 0.5:g}" for t in range(2048)]
+    assert capsys.readouterr().out.splitlines() == expected
+
+
+def test_printf_bounds_widths_and_reads_strings_of_each_space(capsys):
+    source = (
+        KERNEL
+        + """(int n) { char mine[4] = {'a', (char)('a' + threadIdx.x), 0, 0}; __shared__ char ours[4];
+    if (threadIdx.x == 0) { ours[0] = 's'; ours[1] = 0; } __syncthreads();
+    printf("%s %s|%*d|%-*d|%#o|%s\\n", mine, ours, n, 5, -3, 7, 8, (const char*)0); }"""
+    )
+    cp.RawKernel(source, "k")((1,), (2,), (np.int32(4),))
+    assert capsys.readouterr().out == "aa s|   5|7  |010|(null)\nab s|   5|7  |010|(null)\n"
+    cp.RawKernel(source, "k")((1,), (1,), (np.int32(2**31 - 1),))
+    assert len(capsys.readouterr().out) < 5000
+
+
 def test_an_assertion_that_fails_stops_the_launch_with_its_text_and_line():
     source = 'extern "C" __global__ void k(int* o)\n{\n    assert(o[threadIdx.x] >= 0);\n}\n'
     where = r"line 3: thread \(5, 0, 0\) of block \(0, 0, 0\): the assertion `o\[threadIdx.x\] >= 0` failed in"

@@ -140,3 +140,12 @@ def test_dynamic_shared_memory_follows_the_static_arrays():
 def test_what_is_not_emulated_is_refused_by_name(body, why):
     with pytest.raises(PtxError, match=why):
         run(body)
+
+
+def test_an_array_of_pointers_leads_to_other_arrays():
+    source = f"{KERNEL}(float* o, const float* const* a) {{ o[threadIdx.x] = a[0][threadIdx.x] - a[1][threadIdx.x]; }}"
+    first, second = (cp.asarray(np.arange(32, dtype=np.float32) * scale) for scale in (5, 2))
+    out = cp.zeros(32, np.float32)
+    addresses = cp.asarray(np.array([first.address, second.address], np.uint64))
+    cp.RawKernel(source, "k")((1,), (32,), (out, addresses))
+    assert out.get().tolist() == [3.0 * t for t in range(32)]

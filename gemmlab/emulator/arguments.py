@@ -96,7 +96,7 @@ def _declared(text: str) -> Declared:
     vector = re.fullmatch(r"(u?)(char|short|int|longlong|float|double)[234]", base) if pointer else None
     if vector:
         base = ("unsigned " if vector[1] else "") + vector[2].replace("longlong", "long long")
-    kind = _SCALARS.get(base)
+    kind = None if text.count("*") > 1 else _SCALARS.get(base)
     return Declared(name[1] if name else text, text, pointer, np.dtype(kind) if kind else None)
 
 

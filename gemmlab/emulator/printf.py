@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
 
 import numpy as np
 
@@ -18,11 +17,12 @@ from .faults import Hazard, KernelFault
 from .instructions import Code, Frame, Site, Step, UnsupportedInstruction, opcode
 from .lanes import Mask, uniform
 from .loadstore import by_space, unwatched_load
+from .memory import GLOBAL_BASE
 from .parameters import argument
 from .ptx import Instruction, Vector
 
 LONGEST_STRING = 1 << 12
-"""Bytes of a string that printf reads at most."""
+"""Bytes of a string that printf reads at most, and the widest it writes a value."""
 
 MOST_PRINTED = 1 << 20
 """Characters that a launch prints at most: a GPU's buffer of 1 MiB holds about as many."""
@@ -48,97 +48,114 @@ def _vprintf(instruction: Instruction, result: str, form: str, values: str) -> S
     form_of, values_of = argument(form, _U64), argument(values, _U64)
 
     def step(frame: Frame, mask: Mask) -> None:
-        reader = _Reader(frame, instruction.line)
-        forms, addresses = (frame.batch.flat(get(frame)) for get in (form_of, values_of))
-        printed = np.zeros((frame.batch.blocks, frame.batch.threads), np.int32)
-        for row, thread in np.argwhere(frame.batch.active(mask)):
-            frame.machine.look_at_the_clock(instruction.line)
-            if frame.machine.printed > MOST_PRINTED:
-                break
-            text = reader.string(row, thread, int(forms[row, thread]))
-            pieces = list(_formatted(text, reader, row, thread, int(addresses[row, thread])))
-            _print("".join(text for text, _ in pieces), frame)
-            printed[row, thread] = sum(values for _, values in pieces)
-        raw = np.ascontiguousarray(printed.reshape(frame.batch.shape))[..., None].view(np.uint8)
-        frame.arguments[result] = raw
+        batch, active = frame.batch, frame.batch.active(mask)
+        forms, addresses = batch.flat(form_of(frame)), values_of(frame)
+        texts: dict[tuple[int, int], str] = {}
+        printed = np.zeros(active.shape, np.int32)
+        for form in np.unique(forms[active]):
+            lanes = active & (forms == form)
+            first = tuple(np.argwhere(lanes)[0])
+            memory = _Memory(frame, instruction.line, addresses, lanes)
+            texts |= _formatted(memory.string(*first, int(form)), memory)
+            printed[lanes] = memory.taken
+        sys.stdout.write("".join(texts[lane] for lane in sorted(texts)))
+        frame.arguments[result] = printed.reshape(batch.shape)[..., None].view(np.uint8)
 
     return step
 
 
-def _print(text: str, frame: Frame) -> None:
-    frame.machine.printed += len(text)
-    if frame.machine.printed > MOST_PRINTED:
-        text = f"\n(printf stops here: the launch has printed {MOST_PRINTED:,} characters)\n"
-    sys.stdout.write(text)
+class _Memory:
+    """What lanes that print alike passed to printf: values one after another, and strings."""
 
-
-class _Reader:
-    """Reads memory for one thread at a time, by generic address."""
-
-    def __init__(self, frame: Frame, line: int) -> None:
-        self.frame, self.line = frame, line
+    def __init__(self, frame: Frame, line: int, addresses: np.ndarray, lanes: np.ndarray) -> None:
+        self.lanes, self.taken = lanes, 0
+        self._frame, self._line, self._addresses = frame, line, addresses
+        self._offset = 0
         self._strings: dict[int, str] = {}
 
-    def number(self, row: int, thread: int, address: int, dtype: np.dtype) -> int | float:
-        mask = np.zeros((self.frame.batch.blocks, self.frame.batch.threads), bool)
-        mask[row, thread] = True
-        lanes = mask.reshape(self.frame.batch.shape)
-        for space, offset, found in by_space(self.frame, uniform(address, np.uint64), lanes):
-            site = Site(f"ld.{space}", space, dtype.itemsize, self.line)
-            value = unwatched_load(site, self.frame, offset, found)
-            return np.broadcast_to(value, self.frame.batch.shape)[lanes].view(dtype)[0].item()
-        return 0
+    def take(self, dtype: np.dtype) -> np.ndarray:
+        """The next value of each lane, as (blocks, threads)."""
+        self._offset = -(-self._offset // dtype.itemsize) * dtype.itemsize
+        values = self._read(self._addresses + np.uint64(self._offset), self.lanes, dtype)
+        self._offset += dtype.itemsize
+        self.taken += 1
+        return values
+
+    def _read(self, addresses: np.ndarray, lanes: np.ndarray, dtype: np.dtype) -> np.ndarray:
+        batch, result = self._frame.batch, np.zeros(lanes.shape, dtype)
+        for space, offset, found in by_space(self._frame, addresses, lanes.reshape(batch.shape)):
+            site = Site(f"ld.{space}", space, dtype.itemsize, self._line)
+            value = batch.flat(unwatched_load(site, self._frame, offset, found)).view(dtype)
+            result = np.where(batch.flat(found), value, result)
+        return result
 
     def string(self, row: int, thread: int, address: int) -> str:
-        if address not in self._strings:
-            raw = bytearray()
-            while len(raw) < LONGEST_STRING and (byte := self.number(row, thread, address + len(raw), DTYPES["u8"])):
-                raw.append(byte)
-            self._strings[address] = raw.decode("utf-8", "replace")
-        return self._strings[address]
+        """What a pointer of one lane points to, up to its zero."""
+        if address in self._strings:
+            return self._strings[address]
+        lane, raw = np.zeros(self.lanes.shape, bool), bytearray()
+        lane[row, thread] = True
+        while len(raw) < LONGEST_STRING:
+            where = uniform((address + len(raw)) % (1 << 64), np.uint64)
+            byte = int(self._read(where, lane, DTYPES["u8"])[row, thread])
+            if not byte:
+                break
+            raw.append(byte)
+        text = raw.decode("utf-8", "replace")
+        if address >= GLOBAL_BASE:
+            # only there all lanes see the same
+            self._strings[address] = text
+        return text
 
 
-def _formatted(text: str, reader: _Reader, row: int, thread: int, address: int) -> Iterator[tuple[str, int]]:
-    """Pieces of the text with values in place of conversions, each with the number of values it took.
-
-    What C's printf would not take as a conversion stays as it is written.
-    """
-    at, offset = 0, 0
-
-    def take(dtype: np.dtype) -> int | float:
-        nonlocal offset
-        offset = -(-offset // dtype.itemsize) * dtype.itemsize
-        value = reader.number(row, thread, address + offset, dtype)
-        offset += dtype.itemsize
-        return value
-
-    for match in _CONVERSION.finditer(text):
-        yield text[at : match.start()], 0
-        at = match.end()
+def _formatted(form: str, memory: _Memory) -> dict[tuple[int, int], str]:
+    """What each lane prints. What C's printf would not take as a conversion stays as it is written."""
+    lanes = [(int(row), int(thread)) for row, thread in np.argwhere(memory.lanes)]
+    texts, at = dict.fromkeys(lanes, ""), 0
+    for match in _CONVERSION.finditer(form):
+        before, at = form[at : match.start()], match.end()
         flags, width, precision, length, kind = match.groups()
         if kind == "%":
-            yield "%", 0
+            for lane in lanes:
+                texts[lane] += before + "%"
             continue
-        if width == "*":
-            width = str(take(DTYPES["s32"]))
-        shape = f"%{flags}{width or ''}" + (f".{precision}" if precision is not None else "")
-        if kind == "s":
-            pointer = int(take(_U64))
-            yield (shape + "s") % (reader.string(row, thread, pointer) if pointer else "(null)"), 1
-        elif kind == "p":
-            yield (f"%{flags}{width or ''}s") % hex(int(take(_U64))), 1
-        elif kind == "c":
-            yield (shape + "c") % (int(take(DTYPES["s32"])) & 0xFF), 1
-        elif kind in "fFeEgG":
-            yield (shape + kind) % take(DTYPES["f64"]), 1
-        elif kind in "aA":
-            yield (f"%{flags}{width or ''}s") % _hexadecimal(float(take(DTYPES["f64"])), kind), 1
-        else:
-            long = length in ("l", "ll", "j", "z", "t")
-            signed = kind in "di"
-            dtype = DTYPES[("s" if signed else "u") + ("64" if long else "32")]
-            yield (shape + ("d" if kind in "diu" else kind)) % take(dtype), 1
-    yield text[at:], 0
+        widths = memory.take(DTYPES["s32"]) if width == "*" else None
+        values = memory.take(_type_of(kind, length))
+        for lane in lanes:
+            wide = int(width or 0) if widths is None else int(widths[lane])
+            shape = f"%{flags}{max(-LONGEST_STRING, min(wide, LONGEST_STRING)) or ''}"
+            texts[lane] += before + _converted(shape, precision, kind, values[lane].item(), lane, memory)
+    for lane in lanes:
+        texts[lane] += form[at:]
+    return texts
+
+
+def _type_of(kind: str, length: str | None) -> np.dtype:
+    """Type that the compiler passes for a conversion."""
+    if kind in "fFeEgGaA":
+        return DTYPES["f64"]
+    if kind in "sp":
+        return _U64
+    long = length in ("l", "ll", "j", "z", "t") and kind != "c"
+    return DTYPES[("s" if kind in "dic" else "u") + ("64" if long else "32")]
+
+
+def _converted(
+    shape: str, precision: str | None, kind: str, value: float, lane: tuple[int, int], memory: _Memory
+) -> str:
+    """One value in the form of one conversion; `shape` holds its flags and width."""
+    if kind == "p":
+        return f"{shape}s" % hex(int(value))
+    if kind in "aA":
+        return f"{shape}s" % _hexadecimal(value, kind)
+    if precision is not None:
+        shape = f"{shape}.{min(int(precision), LONGEST_STRING)}"
+    if kind == "s":
+        return f"{shape}s" % (memory.string(*lane, int(value)) if value else "(null)")
+    if kind == "c":
+        return f"{shape}c" % (int(value) & 0xFF)
+    text = f"{shape}{'d' if kind in 'iu' else kind}" % value
+    return text.replace("0o", "0") if kind == "o" else text
 
 
 def _hexadecimal(value: float, kind: str) -> str:
@@ -152,9 +169,10 @@ def _assertfail(instruction: Instruction, message: str, file: str, line: str, fu
     number = argument(line, _U32)
 
     def step(frame: Frame, mask: Mask) -> None:
-        row, thread = (int(i) for i in np.argwhere(frame.batch.active(mask))[0])
-        reader = _Reader(frame, instruction.line)
-        said, _, where = (reader.string(row, thread, int(frame.batch.flat(p(frame))[row, thread])) for p in pointers)
+        active = frame.batch.active(mask)
+        row, thread = (int(i) for i in np.argwhere(active)[0])
+        memory = _Memory(frame, instruction.line, uniform(0, np.uint64), active)
+        said, _, where = (memory.string(row, thread, int(frame.batch.flat(p(frame))[row, thread])) for p in pointers)
         at = int(frame.batch.flat(number(frame))[row, thread])
         raise KernelFault(_stopped(instruction, frame, mask, f"the assertion `{said}` failed in {where}, line {at}"))
 
