@@ -120,6 +120,9 @@ def test_dynamic_shared_memory_follows_the_static_arrays():
     ("body", "why"),
     [
         ("ld.global.v4.b64 {%q1, %q2, %q3, %q4}, [%q0];", "more than 16 bytes"),
+        ("ld.global.v2.u32 %r1, [%q0];", "expected 2 registers, found 1"),
+        ("ld.param.u64 {%q1, %q2}, [p0];", "expected 1 registers, found 2"),
+        ("st.global.u32 [%q0], {%r1, %r2};", "expected 1 registers, found 2"),
         ("ld.shared::cluster.u32 %r1, [%r0];", r"ld\.shared::cluster\.u32"),
         ("ld.global.u32 %r1, [0];", "in no array"),
         ("ld.global.u32 %r1, [nowhere];", "does not know the name nowhere"),

@@ -188,6 +188,18 @@ def test_threads_that_arrive_do_not_wait_and_are_counted():
     assert run(body, 96, threads=96).tolist() == [96 - t for t in range(32)] + [0] * 64
 
 
+def test_barrier_cta_is_the_same_barrier_under_its_newer_name():
+    body = """__shared__ unsigned s[96]; s[t] = t + 1; unsigned r;
+    asm volatile("barrier.cta.sync 3;"); o[t] = s[95 - t]; asm volatile("barrier.sync.aligned 4, 96;"); s[t] = 10 * t;
+    asm volatile("{.reg .pred p; setp.lt.u32 p, %1, 7; barrier.cta.red.popc.u32 %0, 5, p;}" : "=r"(r) : "r"(t));
+    o[96 + t] = r;
+    if (t < 32) { asm volatile("barrier.cta.sync 6, 96;"); o[t] += s[95 - t]; }
+    else asm volatile("barrier.cta.arrive 6, 96;");"""
+    found = run(body, 192, threads=96)
+    assert found[:96].tolist() == [96 - t + (10 * (95 - t) if t < 32 else 0) for t in range(96)]
+    assert set(found[96:]) == {7}
+
+
 def test_the_number_of_a_barrier_may_differ_between_warps():
     body = """__shared__ unsigned s[128]; s[t] = t; unsigned half = t / 64;
     asm volatile("bar.sync %0, 64;" :: "r"(half + 1)); o[t] = s[t ^ 32];"""

@@ -6,7 +6,7 @@ memory orders change no value here: lanes run in one order and every store is se
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -142,6 +142,11 @@ def _form(instruction: Instruction) -> tuple[str | None, int, np.dtype]:
     return space, count, dtype
 
 
+def _require(count: int, registers: Sequence[object], instruction: Instruction) -> None:
+    if len(registers) != count:
+        raise UnsupportedInstruction(instruction, f"expected {count} registers, found {len(registers)}")
+
+
 @opcode("ld", "ldu")
 def ld(instruction: Instruction, code: Code) -> Step:
     """Load from any state space, or from a generic address."""
@@ -150,6 +155,7 @@ def ld(instruction: Instruction, code: Code) -> Step:
     if in_parameters and isinstance(instruction.operands[1].base, Symbol):
         return load_parameter(instruction, code, count, dtype)
     outputs = outputs_of(instruction.operands[0], instruction, code)
+    _require(count, outputs, instruction)
     address = address_of(instruction.operands[1], instruction, code)
     sites = _sites("ld", instruction, dtype.itemsize * count)
     fixed = sites[SPACES[space]] if space else None
@@ -187,6 +193,7 @@ def st(instruction: Instruction, code: Code) -> Step:
         return store_parameter(instruction, code, count, dtype)
     bits = UNSIGNED[dtype.itemsize]
     values = [read(r, bits, instruction, code) for r in registers_of(instruction.operands[1])]
+    _require(count, values, instruction)
     address = address_of(instruction.operands[0], instruction, code)
     sites = _sites("st", instruction, dtype.itemsize * count)
     fixed = sites[SPACES[space]] if space else None

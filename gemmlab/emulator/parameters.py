@@ -26,6 +26,8 @@ def load_parameter(instruction: Instruction, code: Code, count: int, dtype: np.d
     outputs = outputs_of(instruction.operands[0], instruction, code)
     name, offset = _place(instruction, instruction.operands[1])
     end = offset + count * dtype.itemsize
+    if len(outputs) != count:
+        raise UnsupportedInstruction(instruction, f"expected {count} registers, found {len(outputs)}")
     launched = {p.name: p.bytes for p in code.function.parameters}
     if end > launched.get(name, end if "@" in name else 0):
         raise UnsupportedInstruction(instruction, f"{name} is no parameter that has bytes {offset} to {end - 1}")
