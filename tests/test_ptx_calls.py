@@ -209,6 +209,30 @@ def test_a_trap_stops_the_launch_and_names_line_and_thread():
     assert (hazard.kind, hazard.line) == ("trap", 4)
 
 
+def test_a_guarded_call_is_made_by_its_lanes_alone():
+    text = (
+        HEADER
+        + """
+.func (.param .b32 r) twice(.param .b32 x) { .reg .b32 %r<3>; .reg .pred %p<2>; ld.param.b32 %r1, [x];
+setp.gt.u32 %p1, %r1, 20; mul.lo.u32 %r2, %r1, 2; st.param.b32 [r], %r2; @%p1 ret;
+add.u32 %r2, %r2, 1; st.param.b32 [r], %r2; ret; }
+.visible .entry k(.param .u64 p0)
+{
+.reg .pred %p<4>; .reg .b32 %r<8>; .reg .b64 %q<4>;
+mov.u32 %r0, %tid.x; mul.wide.u32 %q1, %r0, 4; ld.param.u64 %q0, [p0]; add.u64 %q0, %q0, %q1;
+mov.u32 %r1, 7; and.b32 %r2, %r0, 1; setp.eq.u32 %p1, %r2, 1; mov.u64 %q2, twice;
+{ .param .b32 a; .param .b32 b; st.param.b32 [a], %r0; @%p1 call.uni (b), twice, (a); @%p1 ld.param.b32 %r1, [b]; }
+{ .param .b32 a; .param .b32 b; st.param.b32 [a], %r1; @!%p1 call (b), %q2, (a), P; @!%p1 ld.param.b32 %r1, [b]; }
+P: .callprototype (.param .b32 _) _ (.param .b32 _);
+st.global.u32 [%q0], %r1;
+ret;
+}"""
+    )
+    (out,) = execute(text, [np.zeros(32, np.uint32)])
+    # an odd thread calls with its number, which returns early above 20; an even one through the pointer, with 7
+    assert out.tolist() == [(2 * t + (t <= 20)) if t % 2 else 15 for t in range(32)]
+
+
 def test_a_table_of_branches_sends_each_lane_to_its_label():
     text = (
         HEADER

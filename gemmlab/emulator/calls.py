@@ -181,6 +181,8 @@ class _Building:
 
     def _bodies(self, instruction: Instruction, call: _Call, number: int, after: str, above: tuple[str, ...]) -> None:
         """Every function that the pointer may hold, each behind a test of its address."""
+        if instruction.guard:
+            self.blocks.append([])
         addresses = function_addresses(self.module)
         counts = len(call.returns), len(call.arguments)
         for name in self.taken:
