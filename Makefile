@@ -66,8 +66,8 @@ format: $(READY)
 	$(BIN)/nbstripout --keep-id --extra-keys "$(EDITORS_KEYS)" notebooks/*.ipynb
 
 test: lint
-	$(BIN)/python -m pytest tests
-	$(BIN)/python -m pytest --nbval-lax --nbval-current-env -x notebooks
+	$(BIN)/python -m pytest -n auto --dist worksteal tests
+	$(BIN)/python -m pytest -n auto --dist loadscope --nbval-lax --nbval-current-env -x notebooks
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis

@@ -496,7 +496,9 @@ def test_launch_bounds_show_in_max_threads_per_block():
 
 
 @pytest.mark.parametrize(
-    ("rung", "moved"), [(RUNGS[0], 32 * 32 + 32), (RUNGS[1], 32 + 4 * 32)], ids=lambda each: str(each)
+    ("rung", "moved"),
+    [(RUNGS[0], 32 * 32 + 32), (RUNGS[1], 32 + 4 * 32)],
+    ids=lambda each: getattr(each, "name", None) or str(each),
 )
 def test_the_bytes_of_an_inner_step_follow_from_the_trace(rung, moved):
     # Naive: 32 sectors of A and one of B, 1056 bytes a warp and step. Coalesced: one of A and four of B, 160.

@@ -51,7 +51,7 @@ def test_testing_covers_style_package_and_notebooks(tmp_path):
     for command in (
         "ruff check .",
         "ruff format --check .",
-        "-m pytest tests",
+        "-m pytest -n auto --dist worksteal tests",
         "--nbval-lax --nbval-current-env -x notebooks",
     ):
         assert command in commands

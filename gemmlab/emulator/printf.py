@@ -52,16 +52,28 @@ def _vprintf(instruction: Instruction, result: str, form: str, values: str) -> S
         forms, addresses = batch.flat(form_of(frame)), values_of(frame)
         texts: dict[tuple[int, int], str] = {}
         printed = np.zeros(active.shape, np.int32)
-        for form in np.unique(forms[active]):
+        frame.machine.look_at_the_clock(instruction.line)
+        for form in np.unique(forms[active]) if frame.machine.printed <= MOST_PRINTED else ():
             lanes = active & (forms == form)
             first = tuple(np.argwhere(lanes)[0])
             memory = _Memory(frame, instruction.line, addresses, lanes)
             texts |= _formatted(memory.string(*first, int(form)), memory)
             printed[lanes] = memory.taken
-        sys.stdout.write("".join(texts[lane] for lane in sorted(texts)))
+        for lane in sorted(texts):
+            _print(texts[lane], frame)
         frame.arguments[result] = printed.reshape(batch.shape)[..., None].view(np.uint8)
 
     return step
+
+
+def _print(text: str, frame: Frame) -> None:
+    """Write what a lane prints, as long as the launch has not printed too much."""
+    if frame.machine.printed > MOST_PRINTED:
+        return
+    frame.machine.printed += len(text)
+    if frame.machine.printed > MOST_PRINTED:
+        text = f"\n(printf stops here: the launch has printed {MOST_PRINTED:,} characters)\n"
+    sys.stdout.write(text)
 
 
 class _Memory:
