@@ -80,7 +80,7 @@ def table(record: Record | None) -> str:
         f"measured: {record.label}, driver {record.driver}, CUDA {record.cuda}",
         f"{conditions['boundary']}; {conditions['warmup']} launches to warm up, {conditions['batch']} a sample, "
         f"{conditions['samples']} samples, {conditions['cache']}",
-        f"{'rung':<12}{'M x N x K':>20}{'median ms':>12}{'min to max ms':>22}{'TFLOP/s':>10}{'% of cuBLAS':>13}",
+        f"{'rung':<18}{'M x N x K':>20}{'median ms':>12}{'min to max ms':>22}{'TFLOP/s':>10}{'% of cuBLAS':>13}",
         *map(_line, timed(record).values()),
     ]
     if not _known(record.card):
@@ -94,7 +94,7 @@ def _line(row: Mapping[str, Any]) -> str:
     spread = f"{min(samples):.4g} to {max(samples):.4g}"
     share = row["percent_of_cublas"]
     return (
-        f"{row['name']:<12}{shape:>20}{statistics.median(samples):>12.4g}{spread:>22}{row['gflops'] / 1e3:>10.3f}"
+        f"{row['name']:<18}{shape:>20}{statistics.median(samples):>12.4g}{spread:>22}{row['gflops'] / 1e3:>10.3f}"
         f"{'-' if share is None else f'{share:.1f}':>13}"
     )
 

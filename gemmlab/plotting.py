@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -98,7 +99,7 @@ def roofline(card: GPU, points: Sequence[Modelled | Measured]) -> Figure:
     Raises ValueError for measured points of more than one run.
     """
     roof = roofs(card)
-    intensities = np.geomspace(1 / 32, 512, 300)
+    intensities = np.geomspace(1 / 32, 2048, 300)
     lowest = min(intensities[0] * roof.bandwidths["DRAM"], *(point.speed for point in points), roof.peak)
     with plt.rc_context(STYLE):
         figure, axis = plt.subplots(figsize=(10, 5.4), layout="constrained")
@@ -118,7 +119,9 @@ def roofline(card: GPU, points: Sequence[Modelled | Measured]) -> Figure:
             axis.plot(
                 intensities, [attainable(each, roof.peak, bandwidth) / 1e12 for each in intensities], color="0.25"
             )
-        axis.text(400, 1.08 * roof.peak / 1e12, f"FP32, {roof.peak / 1e12:.1f} TFLOP/s", ha="right", va="bottom")
+        # The flat roof's label stands left of the ridge, where no kernel does.
+        axis.hlines(roof.peak / 1e12, intensities[0], intensities[-1], color="0.7", linestyle=":", zorder=1)
+        axis.text(0.04, 1.08 * roof.peak / 1e12, f"FP32, {roof.peak / 1e12:.1f} TFLOP/s", ha="left", va="bottom")
         (low, *higher) = roof.bandwidths.items()
         _label_slope(axis, *low, below=True)
         for level in higher:
@@ -237,7 +240,7 @@ def _label_slope(axis: Axes, level: str, bandwidth: float, below: bool) -> None:
 
 def _draw_points(axis: Axes, points: Sequence[Modelled | Measured]) -> None:
     looks = dict(zip(dict.fromkeys(point.rung for point in points), zip(COLOURS, MARKERS, strict=False), strict=False))
-    for point, height in zip(points, _label_heights(points), strict=True):
+    for point, place in zip(points, _label_places(points), strict=True):
         colour, marker = looks[point.rung]
         hollow = isinstance(point, Modelled)
         axis.plot(
@@ -250,10 +253,12 @@ def _draw_points(axis: Axes, points: Sequence[Modelled | Measured]) -> None:
             markerfacecolor="white" if hollow else colour,
             zorder=3,
         )
-        axis.annotate(
+        axis.add_collection(
+            LineCollection([[(point.intensity, point.speed / 1e12), place]], colors=colour, linewidths=0.8, zorder=1)
+        )
+        axis.text(
+            *place,
             f"{'model' if hollow else 'measured'}: {point.rung}, {point.speed / 1e12:.3g} TFLOP/s",
-            (point.intensity, point.speed / 1e12),
-            (1.35 * point.intensity, 10**height),
             va="center",
             bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
             zorder=2,
@@ -272,13 +277,19 @@ def _legend(points: Sequence[Modelled | Measured]) -> list[Line2D]:
     ]
 
 
-def _label_heights(points: Sequence[Modelled | Measured]) -> list[float]:
-    """The log10 of TFLOP/s at which each label stands: that of its point, or above the label under it."""
-    heights = [float(np.log10(point.speed / 1e12)) for point in points]
-    placed: list[tuple[float, float]] = []
-    for i in sorted(range(len(points)), key=lambda i: heights[i]):
-        for intensity, height in placed:
-            if abs(np.log10(points[i].intensity / intensity)) < LABEL_WIDTH:
-                heights[i] = max(heights[i], height + LABEL_GAP)
-        placed.append((points[i].intensity, heights[i]))
-    return heights
+def _label_places(points: Sequence[Modelled | Measured]) -> list[tuple[float, float]]:
+    """Where each label begins, (FLOP/byte, TFLOP/s): right of the points that stand near, in the order of their speeds,
+    at the height of its point or as far below the label over it as a line needs.
+    """
+    places: dict[int, tuple[float, float]] = {}
+    order = sorted(range(len(points)), key=lambda i: points[i].intensity)
+    while order:
+        near = [order.pop(0)]
+        while order and np.log10(points[order[0]].intensity / points[near[-1]].intensity) < LABEL_WIDTH:
+            near.append(order.pop(0))
+        x = 1.7 * points[near[-1]].intensity
+        above = np.inf
+        for i in sorted(near, key=lambda i: -points[i].speed):
+            above = min(float(np.log10(points[i].speed / 1e12)), above - LABEL_GAP)
+            places[i] = (x, 10**above)
+    return [places[i] for i in range(len(points))]

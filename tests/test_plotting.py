@@ -136,7 +136,7 @@ def test_labels_of_points_far_apart_stay_at_their_points_and_within_the_picture(
     figure = plotting.roofline(GPUS["H200"], [*POINTS, Modelled("tiles", 8, 34e12), right])
     assert overlapping(figure) == []
     (label,) = [text for text in figure.axes[0].texts if "tiles, 9.1" in text.get_text()]
-    assert label.xyann == pytest.approx((8 * 1.35, 9.1))
+    assert label.get_position() == pytest.approx((8 * 1.7, 9.1))
     assert figure.axes[0].get_window_extent().contains(*label.get_window_extent().get_points()[1])
 
 
@@ -150,6 +150,11 @@ def test_rungs_differ_in_marker_as_well_as_in_colour():
 @pytest.mark.parametrize("card", GPUS)
 def test_no_two_texts_of_a_roofline_overlap(card, points):
     assert overlapping(plotting.roofline(GPUS[card], points)) == []
+
+
+def test_labels_of_points_close_together_under_the_flat_roof_do_not_overlap():
+    near = [Modelled("5", 18.5, 61.7e12), Measured("5", 21, 45e12, RUN), Modelled("6", 18.5, 61.7e12)]
+    assert overlapping(plotting.roofline(GPUS["H200"], [*near, Measured("6", 21, 46e12, RUN)])) == []
 
 
 def test_every_point_of_a_roofline_is_within_the_picture():
