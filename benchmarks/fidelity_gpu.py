@@ -98,9 +98,10 @@ def _seen(folder: Path, line: dict[str, Any]) -> Seen:
 
 
 def _is_broken(cupy: ModuleType) -> bool:
+    """Say whether a fault has ended the context: every later call then raises the same error."""
     try:
         cupy.cuda.Device().synchronize()
-    except Exception:
+    except cupy.cuda.runtime.CUDARuntimeError:
         return True
     return False
 

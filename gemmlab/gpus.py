@@ -7,6 +7,8 @@ from types import MappingProxyType
 KIB = 1024
 MIB = 1024 * KIB
 
+SECTOR_BYTES = 32  # what global memory moves at least, however few bytes of it were asked for
+
 
 @dataclass(frozen=True)
 class Architecture:

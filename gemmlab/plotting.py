@@ -17,9 +17,9 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from gemmlab.gemm import Gemm
-from gemmlab.gpus import GPU
+from gemmlab.gpus import GPU, SECTOR_BYTES
 from gemmlab.measured import roofs
-from gemmlab.roofline import FLOAT_BYTES, SECTOR_BYTES, attainable
+from gemmlab.roofline import FLOAT_BYTES, attainable
 from gemmlab.warp import INACTIVE, WARP, Request
 
 # The sequence petroff10 (Petroff, "Accessible Color Sequences for Data Visualization", 2021).

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gemmlab.gemm import Gemm
+from gemmlab.gpus import SECTOR_BYTES
 
 FLOAT_BYTES = 4
-SECTOR_BYTES = 32  # what memory moves at least, however few bytes of it were asked for
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,10 @@ from gemmlab.emulator.instructions import Frame, Site
 from gemmlab.emulator.lanes import WARP, Mask
 from gemmlab.emulator.observer import Observer
 from gemmlab.gemm import Gemm, inputs
+from gemmlab.gpus import SECTOR_BYTES
 from gemmlab.ladder import arguments
 from gemmlab.launch import Kernel
-from gemmlab.roofline import FLOAT_BYTES, SECTOR_BYTES
+from gemmlab.roofline import FLOAT_BYTES
 
 INACTIVE = -1
 

@@ -21,9 +21,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from gemmlab.gpus import SECTOR_BYTES as SECTOR
+
 from .lanes import WARP
 
-SECTOR = 32
 BANKS = 32
 WORD = 4
 WAVEFRONT = BANKS * WORD
