@@ -20,7 +20,7 @@ READY := $(VENV)/ready-cuda-$(CUDA)
 EDITORS_KEYS := metadata.language_info metadata.widgets cell.metadata.editable cell.metadata.slideshow \
 	cell.metadata.tags cell.metadata.jupyter cell.metadata.scrolled cell.metadata.execution cell.metadata.collapsed
 
-.PHONY: help lab test climb doctor lint format clean
+.PHONY: help lab test fuzz climb doctor lint format clean
 .DEFAULT_GOAL := help
 
 help:
@@ -28,6 +28,7 @@ help:
 	@echo "make climb    run the ladder of kernels in the terminal; ARGS='--size 512' passes arguments on"
 	@echo "make doctor   check what this machine has, and say what to do about the rest"
 	@echo "make test     lint, test the package, and run every notebook"
+	@echo "make fuzz     search for faults with random examples; ARGS='-k ptx' picks tests"
 	@echo "make lint     check style;  make format  rewrite to it"
 	@echo "make clean    remove .venv and caches"
 	@echo
@@ -68,6 +69,9 @@ format: $(READY)
 test: lint
 	$(BIN)/python -m pytest -n auto --dist worksteal tests
 	$(BIN)/python -m pytest -n auto --dist loadscope --nbval-lax --nbval-current-env -x notebooks
+
+fuzz: $(READY)
+	$(BIN)/python -m pytest -n auto --dist worksteal --hypothesis-profile search $(ARGS) tests
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis

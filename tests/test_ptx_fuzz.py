@@ -144,6 +144,23 @@ def test_a_refusal_quotes_what_could_not_be_read(text, why):
         parse(text)
 
 
+@pytest.mark.parametrize(
+    "operands",
+    [
+        "0f3F800000, %f1, %f1, %f1",
+        "{%f1, %f2}, %f1, %f1, %f1",
+        "[%q1], %f1, %f1, %f1",
+        "%f1, %f1",
+        "",
+        "%f1, %f2, %f3, L",
+    ],
+)
+def test_an_fma_whose_operands_make_no_sense_is_refused_with_its_name(operands):
+    body = f".reg .f32 %f<4>; .reg .b64 %q<2>; fma.rn.f32 %f2, %f1, %f1, %f1; fma.rn.f32 {operands}; ret;"
+    with pytest.raises(PtxError, match="fma"):
+        execute(f"{HEADER}.visible .entry k(.param .u64 p0, .param .u64 p1) {{ {body} }}", [], (1, 1, 1), (32, 1, 1))
+
+
 EXPRESSIONS = [
     "x", "y", "threadIdx.x", "blockIdx.x", "i", "7", "-3", "0",
         "s[threadIdx.x & 63]", "A[i & 255]", "loc[x & 3]", "A[x]", "s[y]",

@@ -34,8 +34,7 @@ def runs(instructions: Sequence[Instruction]) -> Iterator[list[Instruction]]:
     run: list[Instruction] = []
     written: set[str] = set()
     for instruction in instructions:
-        plain = instruction.guard is None and all(isinstance(o, Register | Immediate) for o in instruction.operands)
-        stackable = plain and instruction.parts == ("fma", "rn", "f32") and len(instruction.operands) == 4
+        stackable = _stackable(instruction)
         if run and (not stackable or not written.isdisjoint(_names(instruction))):
             yield run
             run, written = [], set()
@@ -46,6 +45,15 @@ def runs(instructions: Sequence[Instruction]) -> Iterator[list[Instruction]]:
             yield [instruction]
     if run:
         yield run
+
+
+def _stackable(instruction: Instruction) -> bool:
+    if instruction.guard is not None or instruction.parts != ("fma", "rn", "f32"):
+        return False
+    match instruction.operands:
+        case [Register(), *sources]:
+            return len(sources) == 3 and all(isinstance(source, Register | Immediate) for source in sources)
+    return False  # an instruction that makes no sense is left to `build`, which says what is wrong with it
 
 
 def _names(instruction: Instruction) -> set[str]:
