@@ -190,6 +190,16 @@ def test_a_rung_runs_on_its_own_and_newer_architectures():
     assert not ladder.Rung(**{**vars(NAIVE), "requires": "sm_90"}).runs_on("sm_86")
 
 
+@pytest.mark.parametrize("arch", ["sm_110", "sm_121", "sm_90a"])
+def test_a_rung_runs_on_an_architecture_whose_limits_are_not_known(arch):
+    assert NAIVE.runs_on(arch)
+
+
+def test_what_is_no_architecture_is_refused_with_how_to_write_one():
+    with pytest.raises(ValueError, match="'Hopper' is no architecture: write it as 'sm_90'"):
+        NAIVE.runs_on("Hopper")
+
+
 # What the kernels compute.
 
 
