@@ -1,8 +1,8 @@
-"""Run rungs of the ladder and gather all that is known of each: is it right, what it takes, what it moves, its speed.
+"""Run rungs of the ladder, or any kernel, and gather all that is known: is it right, what it takes, moves, its speed.
 
 On the emulator a launch is traced and nothing is timed. On a GPU a result is checked first and only then timed, beside
 cuBLAS in the same run; its traffic is what the emulator counts for the same source, at problems of at most 256^3. The
-float64 reference is NumPy's, computed once for all rungs.
+float64 reference is NumPy's, computed once for all kernels.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from gemmlab import backend, emulator, nvrtc, tolerance
+from gemmlab import backend, emulator, launch, nvrtc, tolerance
 from gemmlab.backend import Backend
 from gemmlab.cublas import cublas_sgemm
 from gemmlab.emulator.instructions import Frame
@@ -25,7 +25,8 @@ from gemmlab.emulator.observer import Observer
 from gemmlab.environment import architecture, environment
 from gemmlab.gemm import Gemm, inputs
 from gemmlab.ladder import Rung, Tile, arguments
-from gemmlab.results import Row, Run
+from gemmlab.launch import Kernel
+from gemmlab.results import Result, Row, Run
 from gemmlab.timing import Timing, time_kernel
 
 FAMILY = "uniform"
@@ -37,13 +38,32 @@ Progress = Callable[[float], object]
 
 
 @dataclass(frozen=True)
-class _Bench:
-    """What the rungs of a climb share: where they run, A, B and C as they are before a launch, the result expected."""
+class Bench:
+    """What kernels on one problem share: where they run, A, B and C as they are before a launch, the result expected,
+    and on a GPU the time of cuBLAS.
+    """
 
     where: Backend
     problem: Gemm
     inputs: tuple[np.ndarray, np.ndarray, np.ndarray]
     expected: tolerance.Expected
+    cublas: Timing | None
+
+
+def bench(problem: Gemm, where: Backend, seed: int = 0) -> Bench:
+    """Return the bench of a problem with uniform inputs of a seed. Raises AssertionError when cuBLAS is wrong."""
+    A, B, C = inputs(problem, FAMILY, seed)
+    matrices = A, B, tolerance.initial_output(problem, C)
+    expected = tolerance.expect(problem, A, B, C)
+    return Bench(where, problem, matrices, expected, _time_cublas(where, problem, matrices, expected))
+
+
+def run(on: Bench, kernel: Kernel, progress: Progress = lambda share: None) -> Result:
+    """Run a kernel on a bench and return all that is known of it; `progress` is told each share that was newly done.
+
+    Raises nvrtc.CompileError for a source that does not compile.
+    """
+    return {"emulator": _emulated, "cuda": _measured}[on.where.name](on, kernel, progress)
 
 
 def climb(
@@ -67,18 +87,16 @@ def climb(
     chosen = [(rung, rung.full_tile(tiles.get(rung.name))) for rung in rungs]
     for rung, tile in chosen:
         _require(rung, tile, problem, architecture(where))
-    A, B, C = inputs(problem, FAMILY, seed)
-    expected = tolerance.expect(problem, A, B, C)
-    bench = _Bench(where, problem, (A, B, tolerance.initial_output(problem, C)), expected)
+    shared = bench(problem, where, seed)
     rows: list[Row] = []
     try:
-        for row in {"emulator": _emulated, "cuda": _measured}[where.name](bench, chosen, progress):
-            rows.append(row)
+        for rung, tile in chosen:
+            result = run(shared, launch.of(rung, tile), progress)
+            rows.append(Row(rung=rung, tile=tile, **vars(result)))
     except KeyboardInterrupt:
         if not rows:
             raise
-    cublas = rows[0].cublas if rows else None
-    return Run(environment(where, _conditions(problem, seed, cublas)), tuple(rows))
+    return Run(environment(where, _conditions(problem, seed, shared.cublas)), tuple(rows))
 
 
 def _require(rung: Rung, tile: Tile, problem: Gemm, arch: str) -> None:
@@ -89,84 +107,82 @@ def _require(rung: Rung, tile: Tile, problem: Gemm, arch: str) -> None:
     rung.geometry(problem, tile)
 
 
-def _emulated(bench: _Bench, chosen: Sequence[tuple[Rung, Tile]], progress: Progress) -> Iterator[Row]:
-    with _time_limit_for(bench.problem):
-        for rung, tile in chosen:
-            watch = _Watch(progress)
-            kernel, C, trace = _trace(bench, rung, tile, (watch,))
-            yield _row(bench, rung, tile, kernel, C, tolerance.compare(bench.expected, C), trace)
-            progress(1 - watch.done)
+def _emulated(on: Bench, kernel: Kernel, progress: Progress) -> Result:
+    watch = _Watch(progress)
+    with _time_limit_for(on.problem):
+        compiled, C, trace = _trace(on, kernel, (watch,))
+        progress(1 - watch.done)
+    return _result(on, kernel, compiled, C, tolerance.compare(on.expected, C), trace)
 
 
-def _measured(bench: _Bench, chosen: Sequence[tuple[Rung, Tile]], progress: Progress) -> Iterator[Row]:
-    cp, problem = bench.where.cp, bench.problem
-    cublas = _time_cublas(bench)
-    for rung, tile in chosen:
-        A, B, C = map(cp.asarray, bench.inputs)
-        kernel = cp.RawKernel(rung.source(), rung.entry, rung.options(tile))
-        grid, block, shared_mem = rung.geometry(problem, tile)
-        launch = partial(kernel, grid, block, arguments(problem, A, B, C), shared_mem=shared_mem)
-        launch()
-        result = cp.asnumpy(C)
-        verdict = tolerance.compare(bench.expected, result)
-        timing = _time(bench, launch) if verdict.correct else None
-        trace = _trace(bench, rung, tile)[-1] if problem.flops <= TRACED_BESIDE_A_GPU else None
-        yield _row(bench, rung, tile, kernel, result, verdict, trace, timing, cublas)
-        progress(1)
+def _measured(on: Bench, kernel: Kernel, progress: Progress) -> Result:
+    cp, problem = on.where.cp, on.problem
+    A, B, C = map(cp.asarray, on.inputs)
+    compiled = cp.RawKernel(kernel.source, kernel.entry, kernel.options)
+    grid, block, shared_mem = kernel.geometry(problem)
+    submit = partial(compiled, grid, block, arguments(problem, A, B, C), shared_mem=shared_mem)
+    submit()
+    result = cp.asnumpy(C)
+    verdict = tolerance.compare(on.expected, result)
+    timing = _time(on.where, submit) if verdict.correct else None
+    trace = _trace(on, kernel)[-1] if problem.flops <= TRACED_BESIDE_A_GPU else None
+    progress(1)
+    return _result(on, kernel, compiled, result, verdict, trace, timing)
 
 
-def _row(
-    bench: _Bench,
-    rung: Rung,
-    tile: Tile,
-    kernel: Any,
+def _result(
+    on: Bench,
+    kernel: Kernel,
+    compiled: Any,
     C: np.ndarray,
     verdict: tolerance.Verdict,
     trace: emulator.Trace | None,
     timing: Timing | None = None,
-    cublas: Timing | None = None,
-) -> Row:
-    resources = nvrtc.resources(rung.source(), rung.entry, rung.options(tile), architecture(bench.where))
-    return Row(
-        rung=rung,
-        problem=bench.problem,
-        tile=tile,
-        backend=bench.where.name,
+) -> Result:
+    resources = nvrtc.resources(kernel.source, kernel.entry, kernel.options, architecture(on.where))
+    return Result(
+        kernel=kernel,
+        problem=on.problem,
+        backend=on.where.name,
         verdict=verdict,
-        error_bound=float(bench.expected.bound.max()),
-        registers=kernel.num_regs,
+        error_bound=float(on.expected.bound.max()),
+        registers=compiled.num_regs,
         spill_bytes=resources.spill_store_bytes + resources.spill_load_bytes,
-        shared_bytes=kernel.shared_size_bytes + rung.geometry(bench.problem, tile).shared_mem,
+        shared_bytes=compiled.shared_size_bytes + kernel.geometry(on.problem).shared_mem,
         sha256=hashlib.sha256(C.tobytes()).hexdigest(),
         trace=trace,
         timing=timing,
-        cublas=cublas,
+        cublas=on.cublas,
     )
 
 
 def _trace(
-    bench: _Bench, rung: Rung, tile: Tile, observers: tuple[Observer, ...] = ()
+    on: Bench, kernel: Kernel, observers: tuple[Observer, ...] = ()
 ) -> tuple[emulator.RawKernel, np.ndarray, emulator.Trace]:
     """Return the emulator's kernel, what it left in C, and its trace."""
-    A, B, C = map(emulator.asarray, bench.inputs)
-    kernel = emulator.RawKernel(rung.source(), rung.entry, rung.options(tile))
-    grid, block, shared_mem = rung.geometry(bench.problem, tile)
-    trace = emulator.trace(kernel, grid, block, arguments(bench.problem, A, B, C), shared_mem, observers)
-    return kernel, emulator.asnumpy(C), trace
+    A, B, C = map(emulator.asarray, on.inputs)
+    compiled = emulator.RawKernel(kernel.source, kernel.entry, kernel.options)
+    grid, block, shared_mem = kernel.geometry(on.problem)
+    trace = emulator.trace(compiled, grid, block, arguments(on.problem, A, B, C), shared_mem, observers)
+    return compiled, emulator.asnumpy(C), trace
 
 
-def _time_cublas(bench: _Bench) -> Timing:
-    A, B, C = map(bench.where.cp.asarray, bench.inputs)
-    launch = partial(cublas_sgemm, bench.problem, A, B, C)
-    launch()
-    verdict = tolerance.compare(bench.expected, bench.where.cp.asnumpy(C))
+def _time_cublas(
+    where: Backend, problem: Gemm, matrices: Sequence[np.ndarray], expected: tolerance.Expected
+) -> Timing | None:
+    if where.name != "cuda":
+        return None
+    A, B, C = map(where.cp.asarray, matrices)
+    submit = partial(cublas_sgemm, problem, A, B, C)
+    submit()
+    verdict = tolerance.compare(expected, where.cp.asnumpy(C))
     if not verdict.correct:
         raise AssertionError(f"cuBLAS, the yardstick, is {verdict.message}")
-    return _time(bench, launch)
+    return _time(where, submit)
 
 
-def _time(bench: _Bench, launch: Callable[[], None]) -> Timing:
-    return time_kernel(launch, batch=BATCH, samples=SAMPLES, warmup=WARMUP, cuda=bench.where.cp.cuda)
+def _time(where: Backend, submit: Callable[[], None]) -> Timing:
+    return time_kernel(submit, batch=BATCH, samples=SAMPLES, warmup=WARMUP, cuda=where.cp.cuda)
 
 
 class _Watch(Observer):

@@ -1,4 +1,4 @@
-"""What a climb found of each rung, and the same as the data of a record."""
+"""What is known of a kernel once it ran, and of each rung of a climb, the latter also as the data of a record."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,21 +7,22 @@ from typing import Any
 from gemmlab import emulator
 from gemmlab.gemm import Gemm
 from gemmlab.ladder import Rung, Tile
+from gemmlab.launch import Kernel
 from gemmlab.timing import Timing
 from gemmlab.tolerance import Verdict
 
 
-@dataclass(frozen=True)
-class Row:
-    """All that is known of one rung; `trace` is None where none was taken, `timing` and `cublas` where none were.
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """All that is known of a kernel on one problem; `trace` is None where none was taken, `timing` and `cublas` where
+    nothing was timed.
 
     `error_bound` is the largest error allowed at any output, `spill_bytes` what a thread's spills store and load,
     `shared_bytes` a block's shared memory, static and dynamic, `sha256` the digest of C's bytes.
     """
 
-    rung: Rung
+    kernel: Kernel
     problem: Gemm
-    tile: Tile
     backend: str
     verdict: Verdict
     error_bound: float
@@ -48,6 +49,14 @@ class Row:
         """The speed as a percentage of cuBLAS's in the same run."""
         return 100 * self.cublas.median_ms / self.timing.median_ms if self.timing and self.cublas else None
 
+
+@dataclass(frozen=True, kw_only=True)
+class Row(Result):
+    """The result of a rung at a tile."""
+
+    rung: Rung
+    tile: Tile
+
     def as_data(self) -> dict[str, Any]:
         """Return the row as records.RUNG describes it."""
         return {
@@ -63,8 +72,8 @@ class Row:
             "registers": self.registers,
             "spill_bytes": self.spill_bytes,
             "shared_bytes": self.shared_bytes,
-            "accesses": [_access(each) for each in self.trace.accesses] if self.trace else None,
-            "hazards": [_hazard(each) for each in self.trace.hazards] if self.trace else None,
+            "accesses": [access_data(each) for each in self.trace.accesses] if self.trace else None,
+            "hazards": [hazard_data(each) for each in self.trace.hazards] if self.trace else None,
             "sha256": self.sha256,
             "milliseconds": list(self.timing.samples_ms) if self.timing else None,
             "gflops": self.gflops,
@@ -89,12 +98,14 @@ class Run:
         return {"environment": dict(self.environment), "rungs": [row.as_data() for row in self.rows]}
 
 
-def _access(access: emulator.Access) -> dict[str, Any]:
+def access_data(access: emulator.Access) -> dict[str, Any]:
+    """Return traffic of a line as records.ACCESS describes it."""
     counted = "sectors" if access.wavefronts is None else "wavefronts"
     return {name: getattr(access, name) for name in ("line", "op", "bytes", "requests", counted, "ideal")}
 
 
-def _hazard(hazard: emulator.Hazard) -> dict[str, Any]:
+def hazard_data(hazard: emulator.Hazard) -> dict[str, Any]:
+    """Return a hazard as records.HAZARD describes it."""
     return {
         "kind": hazard.kind,
         "line": hazard.line,
