@@ -22,12 +22,13 @@ from subprocess import SubprocessError
 
 from fidelity_cases import FAMILY, SEED, Case, Seen, cases, observe, on_device
 from fidelity_gpu import launch, profile
-from fidelity_table import COUNTERS, Row, counts, save, summary, table
-from nsight_compute import Counts, version
+from fidelity_table import Row, save, summary, table
 
 from gemmlab import backend, emulator, nvrtc
 from gemmlab.backend import Backend
+from gemmlab.counters import COUNTERS, counts
 from gemmlab.environment import architecture, environment
+from gemmlab.nsight_compute import Counts, version
 
 STARTED = time.perf_counter()
 

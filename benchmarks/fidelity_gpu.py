@@ -8,19 +8,17 @@ An error that a CUDA context does not survive ends the process; the cases after 
 
 import dataclasses
 import json
-import os
-import signal
-import subprocess
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import nsight_compute
 import numpy as np
 from fidelity_cases import Case, Seen, cases, observe
-from nsight_compute import Counts
+
+from gemmlab import child, nsight_compute
+from gemmlab.nsight_compute import Counts
 
 SEEN = "seen.jsonl"
 LAUNCH_SECONDS, PROFILE_SECONDS = 60, 150
@@ -30,7 +28,7 @@ def launch(chosen: Sequence[Case], arch: str, folder: Path) -> dict[str, Seen]:
     """Return what the GPU made of each case by its name. One that takes its process down costs no other its answer."""
     waiting = [case.name for case in chosen]
     while waiting:
-        wrong = _run(_program(folder, arch, waiting), LAUNCH_SECONDS)
+        wrong = child.run(_program(folder, arch, waiting), LAUNCH_SECONDS)
         seen = read(folder)
         left = [name for name in waiting if name not in seen]
         if left and (wrong or left == waiting):
@@ -47,19 +45,12 @@ def profile(
     Metrics that the GPU does not have are left out.
     """
     program = _program(folder, arch, [case.name for case in launched])
-    log, wanted, known = folder / "ncu.csv", set[str](), set(metrics)
-    wrong = said = ""
-    while known and known != wanted:
-        wanted = known
-        log.unlink(missing_ok=True)
-        wrong = _run(nsight_compute.command(ncu, wanted, str(log), program), PROFILE_SECONDS)
-        said = log.read_text(encoding="utf-8") if log.exists() else ""
-        known = nsight_compute.known_metrics(wanted, said)
-    profiled = nsight_compute.read(said)
-    if not profiled:
-        wrong = f"Nsight Compute counted nothing. {wrong}\n{said.strip()[-1000:]}"
+    answer = nsight_compute.count(ncu, program, metrics, folder / "ncu.csv", PROFILE_SECONDS)
+    wrong = answer.wrong
+    if not answer.launches:
+        wrong = f"Nsight Compute counted nothing. {wrong}\n{answer.said.strip()[-1000:]}"
     made = {case.name: (case.entry, tuple(case.grid), tuple(case.block)) for case in launched}
-    return nsight_compute.assign(made, profiled), wrong
+    return nsight_compute.assign(made, answer.launches), wrong
 
 
 def read(folder: Path) -> dict[str, Seen]:
@@ -108,21 +99,6 @@ def _is_broken(cupy: ModuleType) -> bool:
 
 def _program(folder: Path, arch: str, names: Sequence[str]) -> list[str]:
     return [sys.executable, __file__, str(folder), arch, *names]
-
-
-def _run(command: Sequence[str], seconds: float) -> str:
-    """Run a command to its end and return what went wrong in words, or ''."""
-    process = subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
-    try:
-        _, complaint = process.communicate(timeout=seconds)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)  # with what it started, such as the program under a profiler
-        process.communicate()
-        return f"it was still running after {seconds} s"
-    last = (complaint.strip().splitlines() or ["it said nothing"])[-1]
-    return f"its process ended with status {process.returncode}: {last}" if process.returncode else ""
 
 
 if __name__ == "__main__":

@@ -2,41 +2,16 @@
 
 import hashlib
 import json
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from fidelity_cases import Case, Seen
-from nsight_compute import Counts
 
-from gemmlab.emulator import Access
-from gemmlab.emulator.traffic import metrics
-
-COUNTERS = {
-    metric: f"{space} {op} {what}"
-    for op, space, units in (
-        ("ld", "global", "sectors"),
-        ("st", "global", "sectors"),
-        ("atom", "global", "sectors"),
-        ("red", "global", "sectors"),
-        ("ld", "local", "sectors"),
-        ("st", "local", "sectors"),
-        ("ld", "shared", "wavefronts"),
-        ("st", "shared", "wavefronts"),
-        ("atom", "shared", "wavefronts"),
-    )
-    for metric, what in zip(metrics(op, space), ("requests", units), strict=True)
-}
-"""Counters that are asked for whatever a kernel does, with what they count in words."""
-
-# Nsight Compute's counters of shared loads and stores take in what these count apart.
-TAKEN_IN = {
-    metrics("ldmatrix", "shared")[1]: metrics("ld", "shared")[1],
-    metrics("stmatrix", "shared")[1]: metrics("st", "shared")[1],
-}
+from gemmlab.counters import COUNTERS
+from gemmlab.nsight_compute import Counts
 
 
 @dataclass(frozen=True)
@@ -67,19 +42,6 @@ class Row:
             for metric in dict.fromkeys((*COUNTERS, *self.emulated_counts, *theirs)):
                 pairs[metric] = self.emulated_counts.get(metric, 0), theirs.get(metric)
         return {name: pair for name, pair in pairs.items() if pair != (None, None) and (any(pair) or "__" not in name)}
-
-
-def counts(accesses: Iterable[Access]) -> dict[str, int]:
-    """Return a trace's accesses summed by Nsight Compute's metrics."""
-    total: dict[str, int] = defaultdict(int)
-    for access in accesses:
-        # An asynchronous copy is one instruction, seen at both of its ends.
-        if access.request_metric and not (access.op.startswith("cp.async") and access.space == "shared"):
-            total[access.request_metric] += access.requests
-        for metric in (access.metric, TAKEN_IN.get(access.metric)):
-            if metric:
-                total[metric] += access.units
-    return dict(total)
 
 
 def differing(ours: np.ndarray, theirs: np.ndarray) -> int:

@@ -16,6 +16,12 @@ from gemmlab import backend
 DRIVER_PARAMETERS = Path("/proc/driver/nvidia/params")
 PROCESS_STATUS = Path("/proc/self/status")
 
+PERMIT = (
+    "Put 'options nvidia NVreg_RestrictProfilingToAdminUsers=0' into /etc/modprobe.d/nvidia.conf and restart; on a "
+    "rented GPU, where you cannot, read the emulator's counts"
+)
+"""What gives every user of a machine the right to read its GPU's counters."""
+
 _CAP_SYS_ADMIN = 21
 _REINSTALL = "Install gemmlab again, with all that it needs: pip install --editable ."
 _PROBE = """
@@ -186,8 +192,7 @@ def check_profiler() -> Check:
         "profiler",
         False,
         "only an administrator may read the GPU's counters (NVreg_RestrictProfilingToAdminUsers=1)",
-        "Put 'options nvidia NVreg_RestrictProfilingToAdminUsers=0' into /etc/modprobe.d/nvidia.conf and restart; on a "
-        "rented GPU, where you cannot, read the emulator's counts",
+        PERMIT,
     )
 
 

@@ -11,6 +11,7 @@ import pytest
 from test_nsight_compute import COLUMNS, LD_SECTORS, SHARED_LD, csv_row
 
 from gemmlab import emulator
+from gemmlab.counters import counts
 from gemmlab.emulator.traffic import Access, metrics
 
 ROOT = Path(__file__).parent.parent
@@ -18,7 +19,7 @@ sys.path.append(str(ROOT / "benchmarks"))
 
 import fidelity_gpu  # noqa: E402
 from fidelity_cases import Case, Seen, cases, observe  # noqa: E402
-from fidelity_table import Row, counts, differing, largest_difference, save, summary, table  # noqa: E402
+from fidelity_table import Row, differing, largest_difference, save, summary, table  # noqa: E402
 
 SHARED_LD_WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum"
 

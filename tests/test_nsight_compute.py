@@ -1,13 +1,8 @@
 """Reading what Nsight Compute prints, in the form that its release 2025.3 has."""
 
-import sys
-from pathlib import Path
-
 import pytest
 
-sys.path.append(str(Path(__file__).parent.parent / "benchmarks"))
-
-import nsight_compute
+from gemmlab import nsight_compute
 
 LD_SECTORS = "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"
 SHARED_LD = "smsp__inst_executed_op_shared_ld.sum"

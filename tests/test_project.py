@@ -95,6 +95,10 @@ LAYERS = (
     "tile_rules",
     "ladder",
     "launch",
+    "child",
+    "child_launch",
+    "nsight_compute",
+    "counters",
     "costs",
     "findings",
     "warp",
@@ -124,6 +128,13 @@ LAYERS = (
     "warp_tile_pictures",
     "tile_sliders",
     "doctor",
+    "nvidia_tools",
+    "profiling",
+    "sanitizer",
+    "captures",
+    "predictions",
+    "profiling_exercises",
+    "counter_pictures",
     "__main__",
     "__init__",
 )
@@ -138,6 +149,7 @@ DRAWING = {
     "micro_tiles",
     "warp_tile_pictures",
     "tile_sliders",
+    "counter_pictures",
 }
 
 

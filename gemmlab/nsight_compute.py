@@ -1,16 +1,20 @@
 """What Nsight Compute counts of a program's kernels: the command that asks for it, and reading its answer."""
 
 import csv
+import math
 import re
 import subprocess
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+
+from gemmlab import child
 
 Launch = tuple[str, tuple[int, ...], tuple[int, ...]]
 """A kernel's name, its grid and its block."""
-Counts = Mapping[str, int | None]
-"""A launch's counts by metric, such as 'l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum'; None for no number."""
+Counts = Mapping[str, int | float | None]
+"""A launch's figures by metric, such as 'l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum'; None for no number."""
 
 
 @dataclass(frozen=True)
@@ -19,6 +23,28 @@ class Profiled:
 
     launch: Launch
     counts: Counts
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a run of Nsight Compute gave: the launches, all that it wrote, and what went wrong in words, or ''."""
+
+    launches: list[Profiled]
+    said: str
+    wrong: str
+
+
+def count(ncu: str, program: Sequence[str], metrics: Iterable[str], log: Path, seconds: float) -> Answer:
+    """Run a program under Nsight Compute, again without those metrics that the GPU does not have, until it counts."""
+    wanted, known = set[str](), set(metrics)
+    wrong = said = ""
+    while known and known != wanted:
+        wanted = known
+        log.unlink(missing_ok=True)
+        wrong = child.run(command(ncu, wanted, str(log), program), seconds)
+        said = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
+        known = known_metrics(wanted, said)
+    return Answer(read(said), said, wrong)
 
 
 def command(ncu: str, metrics: Iterable[str], log: str, program: Sequence[str]) -> list[str]:
@@ -48,16 +74,20 @@ def read(log: str) -> list[Profiled]:
     """Return the launches in the CSV that `--csv` prints, in their order, with the remarks between its lines left out.
 
     A row is one metric of one launch: "ID", ..., "Kernel Name", ..., "Block Size", "Grid Size", ..., "Metric Name",
-    "Metric Unit", "Metric Value", the value with commas between thousands.
+    "Metric Unit", "Metric Value", the value with commas between thousands. Raises ValueError, with the line, for a row
+    that lacks one of these.
     """
     rows = csv.DictReader(line for line in log.splitlines() if line.startswith('"'))
     launches: dict[tuple[str, str], Launch] = {}
     counts: dict[tuple[str, str], dict[str, int | None]] = defaultdict(dict)
     for row in rows:
-        which = row["Process ID"], row["ID"]
-        name = row["Kernel Name"].partition("(")[0].split()[-1]
-        launches[which] = name, _extent(row["Grid Size"]), _extent(row["Block Size"])
-        counts[which][row["Metric Name"]] = _number(row["Metric Value"])
+        try:
+            which = row["Process ID"], row["ID"]
+            name = row["Kernel Name"].partition("(")[0].split()[-1]
+            launches[which] = name, _extent(row["Grid Size"]), _extent(row["Block Size"])
+            counts[which][row["Metric Name"]] = _number(row["Metric Value"])
+        except (KeyError, IndexError, AttributeError, TypeError):
+            raise ValueError(f"this is no row of Nsight Compute's CSV: {list(row.values())}") from None
     return [Profiled(launch, counts[which]) for which, launch in launches.items()]
 
 
@@ -88,8 +118,11 @@ def _extent(text: str) -> tuple[int, ...]:
     return tuple(map(int, re.findall(r"\d+", text)))
 
 
-def _number(text: str) -> int | None:
+def _number(text: str) -> int | float | None:
     try:
-        return round(float(text.replace(",", "")))
+        value = float(text.replace(",", ""))
     except ValueError:
         return None
+    if not math.isfinite(value):
+        return None
+    return int(value) if value.is_integer() else value
