@@ -5,23 +5,16 @@ measured is null.
 """
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import date
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
+
+from gemmlab import schema
+from gemmlab.schema import Nullable
 
 SHIPPED = Path(__file__).parent / "data" / "records"
 
-
-class Nullable(NamedTuple):
-    """A field that may be null."""
-
-    schema: Any
-
-
-# A schema is a type (float: any finite number), a dict of fields, a list of one schema for its items, or Nullable.
 CONDITIONS = {
     "family": str,  # of the inputs, as gemm.inputs names it
     "seed": int,
@@ -125,64 +118,12 @@ def shipped() -> tuple[Record, ...]:
 
 def check(run: Any) -> None:
     """Raise ValueError, with the field, its value and what is expected, unless `run` has the form of a run."""
-    _check(run, RUN, "the run")
-    _check_date(run["environment"]["date"])
+    schema.check(run, RUN)
+    schema.check_date(run["environment"]["date"], "environment.date")
     for position, rung in enumerate(run["rungs"]):
         where = f"rungs[{position}]"
         if len(rung["shape"]) != 3:
             raise ValueError(f"{where}.shape is {rung['shape']}, but must be [M, N, K]")
         for index, access in enumerate(rung["accesses"] or ()):
             counted = "wavefronts" if "wavefronts" in access else "sectors"
-            _check(access, ACCESS | {counted: int}, f"{where}.accesses[{index}]")
-
-
-def _check(value: Any, schema: Any, where: str) -> None:
-    match schema:
-        case Nullable():
-            if value is not None:
-                _check(value, schema.schema, where)
-        case dict():
-            _check_fields(value, schema, where)
-        case list():
-            _check_type(value, list, where)
-            for index, item in enumerate(value):
-                _check(item, schema[0], f"{where}[{index}]")
-        case _:
-            _check_type(value, schema, where)
-
-
-def _check_fields(value: Any, schema: Mapping[str, Any], where: str) -> None:
-    _check_type(value, dict, where)
-    for problem, fields in (("lacks", schema.keys() - value.keys()), ("has unknown", value.keys() - schema.keys())):
-        if fields:
-            raise ValueError(f"{where} {problem} {', '.join(sorted(fields))}")
-    for name, field in schema.items():
-        _check(value[name], field, name if where == "the run" else f"{where}.{name}")
-
-
-def _check_type(value: Any, expected: type, where: str) -> None:
-    if expected is float:
-        right = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    elif expected is int:
-        right = isinstance(value, int) and not isinstance(value, bool)
-    else:
-        right = isinstance(value, expected)
-    if not right:
-        raise ValueError(f"{where} is {value!r}, but must be {_TYPE_NAMES[expected]}")
-
-
-def _check_date(text: str) -> None:
-    try:
-        date.fromisoformat(text)
-    except ValueError:
-        raise ValueError(f"environment.date is {text!r}, but must be year-month-day") from None
-
-
-_TYPE_NAMES = {
-    str: "a string",
-    int: "an integer",
-    float: "a finite number",
-    bool: "true or false",
-    dict: "an object",
-    list: "an array",
-}
+            schema.check(access, ACCESS | {counted: int}, f"{where}.accesses[{index}]")
