@@ -100,8 +100,8 @@ def test_a_record_is_labelled_by_card_and_date(tmp_path):
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
-        (["rungs"], ..., "the run lacks rungs"),
-        (["notes"], "fast", "the run has unknown notes"),
+        (["rungs"], ..., "the data lacks rungs"),
+        (["notes"], "fast", "the data has unknown notes"),
         (["environment", "driver"], ..., "environment lacks driver"),
         (["environment", "conditions", "cache"], ..., "environment.conditions lacks cache"),
         (["environment", "date"], "29/11/2026", "environment.date is '29/11/2026', but must be year-month-day"),
@@ -110,6 +110,7 @@ def test_a_record_is_labelled_by_card_and_date(tmp_path):
         (["rungs", 0, "rung"], True, r"rungs\[0\].rung is True, but must be an integer"),
         (["rungs", 0, "correct"], 1, r"rungs\[0\].correct is 1, but must be true or false"),
         (["rungs", 0, "gflops"], float("nan"), r"rungs\[0\].gflops is nan, but must be a finite number"),
+        (["rungs", 0, "gflops"], 10**400, r"rungs\[0\].gflops is 1000+, but must be a finite number"),
         (["rungs", 0, "milliseconds", 1], "1.25", r"rungs\[0\].milliseconds\[1\] is '1.25', but must be a finite num"),
         (["rungs", 0, "shape"], [64, 48], r"rungs\[0\].shape is \[64, 48\], but must be \[M, N, K\]"),
         (["rungs", 0, "accesses", 0, "sectors"], ..., r"rungs\[0\].accesses\[0\] lacks sectors"),
@@ -126,7 +127,7 @@ def test_a_field_that_is_missing_unknown_or_of_the_wrong_kind_is_named(path, val
 def test_a_file_that_is_no_record_is_named(tmp_path):
     path = tmp_path / "run.json"
     path.write_text(json.dumps(edited(["rungs"], ...)))
-    with pytest.raises(ValueError, match=r"run\.json is no record of a run: the run lacks rungs"):
+    with pytest.raises(ValueError, match=r"run\.json is no record of a run: the data lacks rungs"):
         records.load(path)
     path.write_text("{")
     with pytest.raises(ValueError, match=r"run\.json is no record of a run: Expecting"):
