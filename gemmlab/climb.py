@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from gemmlab import backend, emulator, launch, nvrtc, tolerance
+from gemmlab import backend, emulator, launch, nvrtc, tolerance, tuned
 from gemmlab.backend import Backend
 from gemmlab.cublas import cublas_sgemm
 from gemmlab.emulator.instructions import Frame
 from gemmlab.emulator.observer import Observer
-from gemmlab.environment import architecture, environment
+from gemmlab.environment import architecture, card_name, environment
 from gemmlab.gemm import Gemm, inputs
 from gemmlab.ladder import Rung, Tile, arguments
 from gemmlab.launch import Kernel
@@ -30,7 +30,7 @@ from gemmlab.results import Result, Row, Run
 from gemmlab.timing import Timing, time_kernel
 
 FAMILY = "uniform"
-SAMPLES, BATCH, WARMUP = 20, 5, 3
+SAMPLES, WARMUP = 20, 3
 TRACED_BESIDE_A_GPU = Gemm(256, 256, 256).flops
 SECONDS_PER_FLOP = 1e-6  # many times what the emulator takes, so that only an endless loop meets the limit
 
@@ -77,14 +77,16 @@ def climb(
     """Run rungs, in the order given, on uniform inputs of a seed, and return all that is known of each.
 
     `where` is the backend, that of the notebooks unless given; `tiles` holds tile parameters by the name of a rung,
-    whose defaults stand in for the rest; `progress` is told each share of a rung that was newly done. An interrupt ends
-    the climb and leaves the rungs that were done, if any.
+    whose defaults stand in for the rest; a rung that it does not name runs with its tile for this card, `tuned.tile`.
+    `progress` is told each share of a rung that was newly done. An interrupt ends the climb and leaves the rungs that
+    were done, if any.
 
     Raises ValueError for a tile, a shape or a GPU that a rung does not take, nvrtc.CompileError for a source that does
     not compile, and AssertionError when cuBLAS itself is wrong.
     """
     where = where or backend.choose(os.environ.get(backend.VARIABLE, ""))
-    chosen = [(rung, rung.full_tile(tiles.get(rung.name))) for rung in rungs]
+    card = card_name(where)
+    chosen = [(rung, rung.full_tile(tiles.get(rung.name, tuned.tile(rung, card)))) for rung in rungs]
     for rung, tile in chosen:
         _require(rung, tile, problem, architecture(where))
     shared = bench(problem, where, seed)
@@ -124,7 +126,7 @@ def _measured(on: Bench, kernel: Kernel, progress: Progress) -> Result:
     submit()
     result = cp.asnumpy(C)
     verdict = tolerance.compare(on.expected, result)
-    timing = _time(on.where, submit) if verdict.correct else None
+    timing = _time(on.where, submit, kernel.entry) if verdict.correct else None
     trace = _trace(on, kernel)[-1] if problem.flops <= TRACED_BESIDE_A_GPU else None
     progress(1)
     return _result(on, kernel, compiled, result, verdict, trace, timing)
@@ -178,11 +180,11 @@ def _time_cublas(
     verdict = tolerance.compare(expected, where.cp.asnumpy(C))
     if not verdict.correct:
         raise AssertionError(f"cuBLAS, the yardstick, is {verdict.message}")
-    return _time(where, submit)
+    return _time(where, submit, "cuBLAS")
 
 
-def _time(where: Backend, submit: Callable[[], None]) -> Timing:
-    return time_kernel(submit, batch=BATCH, samples=SAMPLES, warmup=WARMUP, cuda=where.cp.cuda)
+def _time(where: Backend, submit: Callable[[], None], name: str) -> Timing:
+    return time_kernel(submit, samples=SAMPLES, warmup=WARMUP, name=name, cuda=where.cp.cuda)
 
 
 class _Watch(Observer):

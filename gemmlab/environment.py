@@ -17,6 +17,15 @@ def architecture(where: Backend) -> str:
     return f"sm_{where.cp.cuda.Device().compute_capability}"
 
 
+def card_name(where: Backend) -> str | None:
+    """Return the GPU of a backend as the driver names it, such as 'NVIDIA H200'; None for the emulator."""
+    if where.name == "emulator":
+        return None
+    runtime = where.cp.cuda.runtime
+    name = runtime.getDeviceProperties(runtime.getDevice())["name"]
+    return name.decode() if isinstance(name, bytes) else name
+
+
 def environment(where: Backend, conditions: Mapping[str, Any]) -> dict[str, Any]:
     """Return the `environment` of a run that has just ended on a backend, as records.ENVIRONMENT describes it.
 
@@ -35,7 +44,7 @@ def environment(where: Backend, conditions: Mapping[str, Any]) -> dict[str, Any]
     cupy = where.cp
     driver, clocks = _driver_and_clocks(cupy.cuda.runtime)
     return common | {
-        "card": _name(cupy.cuda.runtime),
+        "card": card_name(where),
         "driver": driver,
         "cuda": _cuda_version(cupy.cuda.runtime.runtimeGetVersion()),
         "cupy": cupy.__version__,
@@ -46,11 +55,6 @@ def environment(where: Backend, conditions: Mapping[str, Any]) -> dict[str, Any]
 
 def _no_gpu() -> dict[str, None]:
     return dict.fromkeys(("card", "driver", "cuda", "cupy"))
-
-
-def _name(runtime: Any) -> str:
-    name = runtime.getDeviceProperties(runtime.getDevice())["name"]
-    return name.decode() if isinstance(name, bytes) else name
 
 
 def _driver_and_clocks(runtime: Any) -> tuple[str | None, str | None]:
