@@ -1,14 +1,13 @@
 """What a run ran on: versions, the GPU and its state, in the form of a record's `environment`."""
 
 import platform
-import subprocess
 from collections.abc import Mapping
 from datetime import date
 from typing import Any
 
 import numpy as np
 
-from gemmlab import nvrtc
+from gemmlab import nvrtc, sensors
 from gemmlab.backend import Backend
 
 
@@ -42,14 +41,13 @@ def environment(where: Backend, conditions: Mapping[str, Any]) -> dict[str, Any]
         compiler = _dotted(nvrtc.version())
         return common | _no_gpu() | {"nvrtc": compiler, "conditions": dict(conditions) | {"clocks": None}}
     cupy = where.cp
-    driver, clocks = _driver_and_clocks(cupy.cuda.runtime)
     return common | {
         "card": card_name(where),
-        "driver": driver,
+        "driver": sensors.driver(),
         "cuda": _cuda_version(cupy.cuda.runtime.runtimeGetVersion()),
         "cupy": cupy.__version__,
         "nvrtc": _dotted(cupy.cuda.nvrtc.getVersion()),
-        "conditions": dict(conditions) | {"clocks": clocks},
+        "conditions": dict(conditions) | {"clocks": _clocks(cupy.cuda.runtime)},
     }
 
 
@@ -57,21 +55,10 @@ def _no_gpu() -> dict[str, None]:
     return dict.fromkeys(("card", "driver", "cuda", "cupy"))
 
 
-def _driver_and_clocks(runtime: Any) -> tuple[str | None, str | None]:
-    """Ask nvidia-smi for the driver, and for clocks and temperature in words, of the GPU that CuPy uses."""
-    # By its address on the bus, because CUDA_VISIBLE_DEVICES renumbers CuPy's devices and not nvidia-smi's.
-    query = [
-        "nvidia-smi",
-        f"--id={runtime.deviceGetPCIBusId(runtime.getDevice())}",
-        "--format=csv,noheader",
-        "--query-gpu=driver_version,clocks.sm,clocks.mem,temperature.gpu",
-    ]
-    try:
-        answer = subprocess.run(query, capture_output=True, text=True, check=True, timeout=30).stdout
-        driver, multiprocessors, memory, celsius = answer.strip().split(", ")
-    except (OSError, subprocess.SubprocessError, ValueError):
-        return None, None
-    return driver, f"multiprocessors {multiprocessors}, memory {memory}, {celsius} C, after the last sample"
+def _clocks(runtime: Any) -> str | None:
+    """Clocks and temperature, in words, of the GPU that CuPy uses."""
+    reading = sensors.reader(runtime.deviceGetPCIBusId(runtime.getDevice()))()
+    return f"{reading}, after the last sample" if reading else None
 
 
 def _cuda_version(version: int) -> str:

@@ -78,8 +78,8 @@ def table(record: Record | None) -> str:
     conditions = record.conditions
     lines = [
         f"measured: {record.label}, driver {record.driver}, CUDA {record.cuda}",
-        f"{conditions['boundary']}; {conditions['warmup']} launches to warm up, {conditions['batch']} a sample, "
-        f"{conditions['samples']} samples, {conditions['cache']}",
+        f"{conditions['boundary']}; {conditions['warmup']} launches to warm up, {conditions['samples']} samples, "
+        f"{conditions['cache']}",
         f"{'rung':<18}{'M x N x K':>20}{'median ms':>12}{'min to max ms':>22}{'TFLOP/s':>10}{'% of cuBLAS':>13}",
         *map(_line, timed(record).values()),
     ]

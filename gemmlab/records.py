@@ -22,7 +22,7 @@ CONDITIONS = {
     "beta": float,
     "boundary": Nullable(str),  # what a time includes
     "warmup": Nullable(int),  # launches before the first sample
-    "batch": Nullable(int),  # launches that share a sample
+    "batch": Nullable(int),  # launches that share a sample of cuBLAS
     "samples": Nullable(int),
     "cache": Nullable(str),  # 'warm L2' or 'flushed L2'
     "clocks": Nullable(str),  # and the temperature, in words
@@ -65,6 +65,8 @@ RUNG = {
     "hazards": Nullable([HAZARD]),
     "sha256": str,  # of C's bytes
     "milliseconds": Nullable([float]),  # every sample, as time of one launch
+    "batch": Nullable(int),  # launches that share a sample
+    "remarks": Nullable([str]),  # on throttling, clocks and drift; null where nobody looked
     "gflops": Nullable(float),
     "percent_of_cublas": Nullable(float),
 }

@@ -76,6 +76,8 @@ class Row(Result):
             "hazards": [hazard_data(each) for each in self.trace.hazards] if self.trace else None,
             "sha256": self.sha256,
             "milliseconds": list(self.timing.samples_ms) if self.timing else None,
+            "batch": self.timing.batch if self.timing else None,
+            "remarks": list(self.timing.remarks) if self.timing else None,
             "gflops": self.gflops,
             "percent_of_cublas": self.percent_of_cublas,
         }

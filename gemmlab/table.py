@@ -24,7 +24,7 @@ def table(run: Run) -> str:
 
     Counted and measured figures stand in columns of their own; a dash stands for what nobody counted or measured.
     """
-    return "\n".join([*_conditions(run), "", *_lines(run.rows), *_caution(run.rows), *_faults(run.rows)])
+    return "\n".join([*_conditions(run), "", *_lines(run.rows), *_caution(run.rows), *_remarks(run.rows), *_faults(run.rows)])
 
 
 def _conditions(run: Run) -> list[str]:
@@ -39,8 +39,8 @@ def _conditions(run: Run) -> list[str]:
     if row.cublas:
         lines += [
             f"driver {seen['driver']}, CUDA {seen['cuda']}, {given['clocks']}",
-            f"medians of {given['samples']} samples of {given['batch']} launches each, after {given['warmup']}; "
-            f"{given['cache']}; {given['boundary']}",
+            f"medians of {given['samples']} samples, after {given['warmup']} launches; {given['cache']}; "
+            f"{given['boundary']}",
             f"cuBLAS: {row.cublas.median_ms:.4g} ms, {problem.flops / row.cublas.median_ms / 1e6:,.0f} GFLOP/s",
         ]
     return lines
@@ -72,6 +72,12 @@ def _caution(rows: Sequence[Row]) -> list[str]:
     return [
         f"\nBelow {SUBMISSION_MS} ms a time is mostly that of submitting the launch: compare speeds at a larger size."
     ]
+
+
+def _remarks(rows: Sequence[Row]) -> list[str]:
+    """What was noticed while cuBLAS and the rungs were timed."""
+    timings = {"cuBLAS": rows[0].cublas} | {f"rung {row.rung.number} ({row.rung.name})": row.timing for row in rows}
+    return [f"\n{name}: {remark}" for name, timing in timings.items() if timing for remark in timing.remarks]
 
 
 def _faults(rows: Sequence[Row]) -> list[str]:

@@ -1,26 +1,46 @@
-"""Time of kernels on a GPU, by CUDA events, with every sample kept.
+"""Time of kernels on a GPU, with every sample kept, and what came over the GPU meanwhile.
 
-What a sample holds: an event is recorded, a fixed batch of launches is submitted to the same stream, a second event is
-recorded and waited for; the time between the events, divided by the batch. Allocation, copies and compilation stay
-outside. The work counted for a speed is 2*M*N*K.
+The policy. Buffers are allocated and filled before. Launches to warm up come first, each waited for: they compile, load
+and fill caches. Then the batch is sized, so that in a trial it lasted MIN_SAMPLE_MS: an event resolves about half a
+microsecond, and the first launch of a batch waits for the host, which is then less than a part in 500. A sample is the
+time of a batch over its launches. While each sample runs, the GPU's clocks are read. The work counted for a speed is
+2*M*N*K.
+
+Three figures have names of their own, in a Timing's boundary: launches one by one on resident inputs, a batch captured
+in a CUDA graph (where the host no longer limits launches shorter than their submission), and end to end with copies.
 """
 
+import math
 import statistics
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gemmlab import sensors, steadiness
+from gemmlab.sensors import Reading
+
 BOUNDARY = "CUDA events around a batch of launches on one stream"
-WARM = "warm L2"
-FLUSHED = "flushed L2"
+EACH_LAUNCH = "CUDA events around each launch of a batch on one stream"
+GRAPH = "CUDA events around a batch of launches captured in a CUDA graph"
+END_TO_END = "host clock around copies in, launch and copies out"
+WARM = "warm L2"  # each launch finds what the last one left
+FLUSHED = "flushed L2"  # each launch comes after a flush outside the events, and finds none of its data
+COPIED = "L2 as copies leave it"
+MIN_SAMPLE_MS = 10.0
+MAX_BATCH = 10_000
+
+
+class LaunchFailed(RuntimeError):
+    """A launch that CUDA refused, or that failed while it ran; the message names it and says what to do."""
 
 
 @dataclass(frozen=True)
 class Timing:
     """Milliseconds of one launch, sample by sample, and the conditions under which they were taken.
 
-    `batch` launches make a sample, `warmup` launches came before the first; `cache` is 'warm L2' (each launch finds
-    what the last one left) or 'flushed L2' (each launch starts with none of its data there).
+    `batch` launches make a sample, `warmup` launches came before; `cache` is WARM, FLUSHED or COPIED; `boundary` says
+    what a sample includes. `readings` holds what the GPU reported during each sample, or nothing.
     """
 
     samples_ms: tuple[float, ...]
@@ -28,6 +48,7 @@ class Timing:
     warmup: int
     cache: str
     boundary: str = BOUNDARY
+    readings: tuple[Reading | None, ...] = ()
 
     @property
     def median_ms(self) -> float:
@@ -49,65 +70,183 @@ class Timing:
         """(max - min) / median: how far the samples lie apart, as a share of the figure reported."""
         return (self.max_ms - self.min_ms) / self.median_ms
 
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What a reader should know before trusting the median: throttling, an unsteady clock, a drift; in words."""
+        return steadiness.remarks(self.samples_ms, self.readings)
+
     def __str__(self) -> str:
-        return (
+        figures = (
             f"{self.median_ms:.4g} ms (median of {len(self.samples_ms)} samples, {self.min_ms:.4g} to "
             f"{self.max_ms:.4g}; {self.batch} launches a sample after {self.warmup}, {self.cache})"
         )
+        return "; ".join([figures, *self.remarks])
 
 
 def time_kernel(
-    launch: Callable[[], None], *, batch: int = 5, samples: int = 10, warmup: int = 3, cuda: Any = None
+    launch: Callable[[], None],
+    *,
+    cache: str = WARM,
+    batch: int | None = None,
+    samples: int = 20,
+    warmup: int = 3,
+    name: str = "the kernel",
+    cuda: Any = None,
 ) -> Timing:
-    """Time `launch`, which submits one kernel to the current stream, again and again on the same buffers: warm L2.
+    """Time `launch`, which submits one kernel to the current stream, again and again on the same buffers.
 
-    `cuda` stands for `cupy.cuda`, of which `Event` and `get_elapsed_time` are used. An error of a launch raises from
-    `launch`, an error of its execution when the stop event is waited for. Raises ValueError for a count that is too
-    small.
+    With WARM, events stand around the whole batch; with FLUSHED, around each launch, after twice the L2 has been
+    overwritten on the same stream, and the flush hides the submission. `batch` is sized to MIN_SAMPLE_MS unless given.
+    `cuda` stands for `cupy.cuda`.
+
+    Raises ValueError for another cache policy or a count below 1, and LaunchFailed, which calls the kernel `name`, from
+    what `launch` raises or from what waiting for it does.
+    """
+    policies = {WARM: (BOUNDARY, lambda cuda: _submit), FLUSHED: (EACH_LAUNCH, _submit_after_flushes)}
+    if cache not in policies:
+        raise ValueError(f"cache is {cache!r}, but must be one of {', '.join(map(repr, policies))}")
+    _check_counts(batch=batch, samples=samples, warmup=warmup)
+    cuda = cuda or _cupy_cuda()
+    submission = _Submission(launch, name, cuda)
+    _warm_up(submission, warmup)
+    boundary, policy = policies[cache]
+    submit = policy(cuda)
+    batch = batch or _sized_batch(lambda count: submission.wait(submit(submission, count)))
+    times, readings = _sample(lambda: submit(submission, batch), submission, samples)
+    return Timing(tuple(ms / batch for ms in times), batch, warmup, cache, boundary, readings)
+
+
+def time_graph(
+    launch: Callable[[], None],
+    *,
+    batch: int | None = None,
+    samples: int = 20,
+    warmup: int = 3,
+    name: str = "the kernel",
+    cuda: Any = None,
+) -> Timing:
+    """Time a batch of `launch` captured once in a CUDA graph, which the host submits by a single call: warm L2.
+
+    For launches shorter than their submission, about 0.03 ms. CuPy refuses to capture cuBLAS. The rest is as for
+    `time_kernel`.
     """
     _check_counts(batch=batch, samples=samples, warmup=warmup)
     cuda = cuda or _cupy_cuda()
-    for _ in range(warmup):
-        launch()
-    times = tuple(_elapsed_ms(launch, batch, cuda) / batch for _ in range(samples))
-    return Timing(times, batch, warmup, WARM)
+    submission = _Submission(launch, name, cuda)
+    with cuda.Stream() as stream:  # the default stream cannot be captured
+        _warm_up(submission, warmup)
+        batch = batch or _sized_batch(lambda count: submission.wait(_submit(submission, count)))
+        stream.begin_capture()
+        try:
+            for _ in range(batch):
+                submission.launch()
+        finally:
+            graph = stream.end_capture()
+        replay = _Submission(graph.launch, f"the graph of {name}", cuda)
+        _warm_up(replay, 1)
+        times, readings = _sample(lambda: _submit(replay, 1), replay, samples)
+    return Timing(tuple(ms / batch for ms in times), batch, warmup, WARM, GRAPH, readings)
 
 
-def time_kernel_flushed(
-    launch: Callable[[], None], flush: Callable[[], None], *, samples: int = 50, warmup: int = 3, cuda: Any = None
+def time_end_to_end(
+    run: Callable[[], object],
+    *,
+    samples: int = 10,
+    warmup: int = 1,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> Timing:
-    """Time single launches of `launch`, each after `flush` has pushed its data out of L2, outside the events.
+    """Time `run`, which copies its inputs in, launches, and returns once its result has been copied out.
 
-    `flush` submits to the same stream; `l2_flush()` makes one. The rest is as for `time_kernel`.
+    `clock` gives seconds on the host. Raises ValueError for a count below 1, and what `run` raises.
     """
     _check_counts(samples=samples, warmup=warmup)
-    cuda = cuda or _cupy_cuda()
-    for _ in range(warmup):
-        launch()
 
     def sample() -> float:
-        flush()
-        return _elapsed_ms(launch, 1, cuda)
+        begin = clock()
+        run()
+        return (clock() - begin) * 1e3
 
-    return Timing(tuple(sample() for _ in range(samples)), 1, warmup, FLUSHED)
-
-
-def l2_flush() -> Callable[[], None]:
-    """Return a function that overwrites twice the current GPU's L2, so that nothing older is left in it."""
-    import cupy
-
-    ballast = cupy.empty(2 * cupy.cuda.Device().attributes["L2CacheSize"], cupy.uint8)
-    return lambda: ballast.fill(0)
+    for _ in range(warmup):
+        run()
+    return Timing(tuple(sample() for _ in range(samples)), 1, warmup, COPIED, END_TO_END)
 
 
-def _elapsed_ms(launch: Callable[[], None], batch: int, cuda: Any) -> float:
-    start, stop = cuda.Event(), cuda.Event()
+@dataclass(frozen=True)
+class _Submission:
+    """A launch under its name: what goes wrong with it is told apart by the call that raises."""
+
+    submit: Callable[[], object]
+    name: str
+    cuda: Any
+
+    def launch(self) -> None:
+        try:
+            self.submit()
+        except Exception as error:
+            raise LaunchFailed(f"{self.name} could not be launched: {error}") from error
+
+    def wait(self, spans: Sequence[tuple[Any, Any]]) -> float:
+        """Wait for the last event, and return the milliseconds of all spans together."""
+        try:
+            spans[-1][1].synchronize()
+        except Exception as error:
+            raise LaunchFailed(
+                f"{self.name} failed while it ran: {error}. After such a fault CUDA refuses every call: restart the "
+                "notebook's kernel, and run this kernel on the emulator to see the line at fault"
+            ) from error
+        return sum(self.cuda.get_elapsed_time(start, stop) for start, stop in spans)
+
+
+def _submit(submission: _Submission, count: int) -> list[tuple[Any, Any]]:
+    """Submit launches back to back between two events."""
+    start, stop = submission.cuda.Event(), submission.cuda.Event()
     start.record()
-    for _ in range(batch):
-        launch()
+    for _ in range(count):
+        submission.launch()
     stop.record()
-    stop.synchronize()
-    return cuda.get_elapsed_time(start, stop)
+    return [(start, stop)]
+
+
+def _submit_after_flushes(cuda: Any) -> Callable[[_Submission, int], list[tuple[Any, Any]]]:
+    size = 2 * cuda.Device().attributes["L2CacheSize"]
+    ballast = cuda.alloc(size)
+
+    def submit(submission: _Submission, count: int) -> list[tuple[Any, Any]]:
+        spans = []
+        for _ in range(count):
+            ballast.memset_async(0, size)
+            spans += _submit(submission, 1)
+        return spans
+
+    return submit
+
+
+def _warm_up(submission: _Submission, launches: int) -> None:
+    for _ in range(launches):
+        submission.wait(_submit(submission, 1))
+
+
+def _sized_batch(trial_ms: Callable[[int], float]) -> int:
+    """Return how many launches last MIN_SAMPLE_MS in a trial, at most MAX_BATCH."""
+    count = 1
+    while (ms := trial_ms(count)) < MIN_SAMPLE_MS and count < MAX_BATCH:
+        needed = math.ceil(count * MIN_SAMPLE_MS / ms) if ms > 0 else MAX_BATCH
+        count = min(max(2 * count, needed), MAX_BATCH)
+    return count
+
+
+def _sample(
+    submit: Callable[[], list[tuple[Any, Any]]], submission: _Submission, samples: int
+) -> tuple[tuple[float, ...], tuple[Reading | None, ...]]:
+    """Return the milliseconds of each batch, and what the GPU reported while it ran."""
+    runtime = submission.cuda.runtime
+    read = sensors.reader(runtime.deviceGetPCIBusId(runtime.getDevice()))
+    times, readings = [], []
+    for _ in range(samples):
+        spans = submit()
+        readings.append(read())  # between submission and wait, so that it takes no time of the sample
+        times.append(submission.wait(spans))
+    return tuple(times), tuple(readings)
 
 
 def _cupy_cuda() -> Any:
@@ -116,7 +255,7 @@ def _cupy_cuda() -> Any:
     return cupy.cuda
 
 
-def _check_counts(**counts: int) -> None:
+def _check_counts(**counts: int | None) -> None:
     for name, count in counts.items():
-        if count < 1:
+        if count is not None and count < 1:
             raise ValueError(f"{name} is {count}, but must be at least 1")

@@ -5,9 +5,9 @@ import hashlib
 import json
 import os
 import re
-import subprocess
 from types import SimpleNamespace
 
+import fake_nvml
 import numpy as np
 import pytest
 
@@ -81,20 +81,20 @@ class FakeEvent:
 
 
 @pytest.fixture
-def gpu(monkeypatch):
-    """A stand-in for a GPU with cuBLAS and nvidia-smi, as a backend."""
+def nvml(monkeypatch):
+    return fake_nvml.install(monkeypatch)
+
+
+@pytest.fixture
+def gpu(monkeypatch, nvml):
+    """A stand-in for a GPU with cuBLAS and NVML, as a backend."""
     fake = FakeGpu()
 
     def sgemm(problem, A, B, C):
         C.set(A.get() @ B.get())
         fake.passes("cublas")
 
-    def nvidia_smi(command, **options):
-        assert command[:2] == ["nvidia-smi", "--id=0000:18:00.0"]
-        return subprocess.CompletedProcess(command, 0, stdout="580.159.04, 1980 MHz, 3201 MHz, 36\n", stderr="")
-
     monkeypatch.setattr(climbing, "cublas_sgemm", sgemm)
-    monkeypatch.setattr(subprocess, "run", nvidia_smi)
     return Backend("cuda", fake, "asked for")
 
 
@@ -284,15 +284,21 @@ def test_a_run_on_a_gpu_is_a_record_with_its_card_and_conditions(gpu, tmp_path):
     assert record.label == f"NVIDIA H200, {run.environment['date']}"
     assert (record.driver, record.cuda, record.cupy, record.nvrtc) == ("580.159.04", "13.0", "14.2.0", "13.0")
     assert record.conditions["clocks"] == "multiprocessors 1980 MHz, memory 3201 MHz, 36 C, after the last sample"
-    assert [record.conditions[name] for name in ("samples", "batch", "warmup", "cache")] == [20, 5, 3, "warm L2"]
+    # 10 ms of cuBLAS are 40 launches of 0.25 ms.
+    assert [record.conditions[name] for name in ("samples", "batch", "warmup", "cache")] == [20, 40, 3, "warm L2"]
+    assert [(row["batch"], row["remarks"]) for row in record.rungs] == [(3, []), (20, [])]
 
 
-@pytest.mark.parametrize("failure", [FileNotFoundError("nvidia-smi"), subprocess.CalledProcessError(9, "nvidia-smi")])
-def test_a_run_without_nvidia_smi_leaves_driver_and_clocks_unknown(gpu, monkeypatch, failure):
-    def fail(*command, **options):
-        raise failure
+def test_throttling_is_told_in_the_table_and_kept_in_the_record(gpu, nvml):
+    nvml.reasons = 0x4
+    run = climb([NAIVE], SMALL, gpu)
+    assert "rung 0 (naive): throttled in 20 of 20 samples: power cap" in table(run)
+    assert "cuBLAS: throttled in 20 of 20 samples: power cap" in table(run)
+    assert run.as_data()["rungs"][0]["remarks"] == ["throttled in 20 of 20 samples: power cap"]
 
-    monkeypatch.setattr(subprocess, "run", fail)
+
+def test_a_run_without_nvml_leaves_driver_and_clocks_unknown(gpu, monkeypatch):
+    fake_nvml.remove(monkeypatch)
     seen = climb([NAIVE], SMALL, gpu).environment
     assert (seen["driver"], seen["conditions"]["clocks"]) == (None, None)
     assert seen["card"] == "NVIDIA H200"

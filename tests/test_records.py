@@ -54,6 +54,8 @@ MEASURED = {
             "hazards": [{"kind": "race", "line": 3, "block": [0, 0, 0], "threads": [[1, 0, 0]], "message": "a race"}],
             "sha256": "00",
             "milliseconds": [1.5, 1.25],
+            "batch": 5,
+            "remarks": ["throttled in 1 of 2 samples: power cap"],
             "gflops": 131.0,
             "percent_of_cublas": None,
         }
