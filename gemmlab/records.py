@@ -127,5 +127,10 @@ def check(run: Any) -> None:
         if len(rung["shape"]) != 3:
             raise ValueError(f"{where}.shape is {rung['shape']}, but must be [M, N, K]")
         for index, access in enumerate(rung["accesses"] or ()):
-            counted = "wavefronts" if "wavefronts" in access else "sectors"
-            schema.check(access, ACCESS | {counted: int}, f"{where}.accesses[{index}]")
+            check_access(access, f"{where}.accesses[{index}]")
+
+
+def check_access(access: Any, where: str) -> None:
+    """Raise ValueError, with the field at fault, unless `access` holds the traffic of a line and kind of access."""
+    counted = "wavefronts" if isinstance(access, dict) and "wavefronts" in access else "sectors"
+    schema.check(access, ACCESS | {counted: int}, where)
