@@ -93,10 +93,33 @@ def occupancy(architecture: str, threads: int, registers: int, shared_bytes: int
     )
 
 
+def taken(held: Occupancy) -> dict[str, tuple[int, int]]:
+    """Return what one block takes of each resource and what a multiprocessor has of it, allocation units included.
+
+    The resources are those of `blocks_allowed`: 'threads' counts whole warps of threads, 'shared memory' bytes.
+    """
+    limits = gpus.architecture(held.architecture)
+    warps = _ceil_div(held.threads_per_block, limits.warp_size)
+    return {
+        "threads": (warps * limits.warp_size, limits.max_threads_per_multiprocessor),
+        "blocks": (1, limits.max_blocks_per_multiprocessor),
+        "registers": (warps * _registers_per_warp(limits, held.registers), limits.registers_per_multiprocessor),
+        "shared memory": (_shared_per_block(limits, held.shared_bytes), limits.shared_bytes_per_multiprocessor),
+    }
+
+
+def _registers_per_warp(limits: gpus.Architecture, registers: int) -> int:
+    return _round_up(registers * limits.warp_size, limits.register_allocation_unit)
+
+
+def _shared_per_block(limits: gpus.Architecture, shared_bytes: int) -> int:
+    return _round_up(shared_bytes + limits.reserved_shared_bytes, limits.shared_allocation_unit)
+
+
 def _blocks_by_registers(limits: gpus.Architecture, warps: int, registers: int) -> int:
     if registers > limits.max_registers_per_thread:
         return 0
-    per_warp = _round_up(registers * limits.warp_size, limits.register_allocation_unit)
+    per_warp = _registers_per_warp(limits, registers)
     # A warp lives in one subpartition and takes its registers there, so what is left over in each is lost.
     warps_per_subpartition = limits.registers_per_multiprocessor // limits.subpartitions // per_warp
     return warps_per_subpartition * limits.subpartitions // warps
@@ -105,9 +128,9 @@ def _blocks_by_registers(limits: gpus.Architecture, warps: int, registers: int) 
 def _blocks_by_shared_memory(limits: gpus.Architecture, shared_bytes: int) -> int:
     if shared_bytes > limits.shared_bytes_per_block_optin:
         return 0
-    taken = _round_up(shared_bytes + limits.reserved_shared_bytes, limits.shared_allocation_unit)
     # Without a reserve, a kernel that declares none takes none: it counts as one unit, which limits nothing.
-    return limits.shared_bytes_per_multiprocessor // max(taken, limits.shared_allocation_unit)
+    per_block = max(_shared_per_block(limits, shared_bytes), limits.shared_allocation_unit)
+    return limits.shared_bytes_per_multiprocessor // per_block
 
 
 def _round_up(number: int, unit: int) -> int:
