@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
 
 import numpy as np
@@ -10,6 +11,13 @@ from .memory import Allocation, GlobalMemory
 
 MEMORY = GlobalMemory()
 """The emulated GPU's global memory."""
+
+
+@dataclass(frozen=True)
+class MemoryPointer:
+    """As cupy.cuda.MemoryPointer: `ptr` is a device address."""
+
+    ptr: int
 
 
 class ndarray:
@@ -57,6 +65,11 @@ class ndarray:
     @property
     def allocation(self) -> Allocation:
         return self._allocation
+
+    @property
+    def data(self) -> MemoryPointer:
+        """Where the array lies, as CuPy says it."""
+        return MemoryPointer(self.address)
 
     @property
     def address(self) -> int:
