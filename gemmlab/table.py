@@ -1,22 +1,13 @@
 """A climb as plain text for the terminal."""
 
-from collections.abc import Callable, Sequence
-from itertools import groupby
-from typing import NamedTuple
+from collections.abc import Sequence
 
+from gemmlab import columns
+from gemmlab.columns import Column, known
 from gemmlab.results import Row, Run
 
-GAP = "  "
 # Launches of 256^3 took 0.012 ms through CuPy and 0.022 ms through cuBLAS beside an H200, where the kernels need less.
 SUBMISSION_MS = 0.03
-
-
-class Column(NamedTuple):
-    """One column: `source` says where its figures come from, `text` writes the figure of a row."""
-
-    source: str
-    header: str
-    text: Callable[[Row], str]
 
 
 def table(run: Run) -> str:
@@ -24,7 +15,16 @@ def table(run: Run) -> str:
 
     Counted and measured figures stand in columns of their own; a dash stands for what nobody counted or measured.
     """
-    return "\n".join([*_conditions(run), "", *_lines(run.rows), *_caution(run.rows), *_remarks(run.rows), *_faults(run.rows)])
+    return "\n".join(
+        [
+            *_conditions(run),
+            "",
+            *columns.lines(COLUMNS, run.rows),
+            *_caution(run.rows),
+            *_remarks(run.rows),
+            *_faults(run.rows),
+        ]
+    )
 
 
 def _conditions(run: Run) -> list[str]:
@@ -44,25 +44,6 @@ def _conditions(run: Run) -> list[str]:
             f"cuBLAS: {row.cublas.median_ms:.4g} ms, {problem.flops / row.cublas.median_ms / 1e6:,.0f} GFLOP/s",
         ]
     return lines
-
-
-def _lines(rows: Sequence[Row]) -> list[str]:
-    cells = [[column.header, *(column.text(row) for row in rows)] for column in COLUMNS]
-    widths = [max(map(len, column)) for column in cells]
-    lines = (
-        GAP.join(cell.rjust(width) for cell, width in zip(line, widths, strict=True))
-        for line in zip(*cells, strict=True)
-    )
-    return [_sources(widths), *lines]
-
-
-def _sources(widths: Sequence[int]) -> str:
-    """The line that names, over the headers, where the figures below come from."""
-    groups = groupby(zip(COLUMNS, widths, strict=True), key=lambda pair: pair[0].source)
-    return GAP.join(
-        source.center(len(GAP.join(" " * width for _, width in group)), "-" if source else " ")
-        for source, group in groups
-    )
 
 
 def _caution(rows: Sequence[Row]) -> list[str]:
@@ -89,10 +70,6 @@ def _faults(rows: Sequence[Row]) -> list[str]:
     return lines
 
 
-def _known(figure: float | None, form: str) -> str:
-    return "-" if figure is None else format(figure, form)
-
-
 def _global_traffic(row: Row, count: str) -> int | None:
     """Sectors or the fewest possible, over all loads and stores of global memory."""
     if row.trace is None:
@@ -110,13 +87,13 @@ COLUMNS = (
     Column("", "rung", lambda row: str(row.rung.number)),
     Column("", "name", lambda row: row.rung.name),
     Column("", "result", _result),
-    Column("", "largest error", lambda row: _known(row.verdict.max_abs_error, ".2e")),
+    Column("", "largest error", lambda row: known(row.verdict.max_abs_error, ".2e")),
     Column(" compiler ", "registers", lambda row: str(row.registers)),
     Column(" compiler ", "spill B", lambda row: str(row.spill_bytes)),
     Column(" compiler ", "shared B", lambda row: str(row.shared_bytes)),
-    Column(" emulator ", "sectors", lambda row: _known(_global_traffic(row, "sectors"), ",")),
-    Column(" emulator ", "fewest", lambda row: _known(_global_traffic(row, "ideal"), ",")),
-    Column(" measured ", "ms", lambda row: _known(row.timing and row.timing.median_ms, ".4g")),
-    Column(" measured ", "GFLOP/s", lambda row: _known(row.gflops, ",.0f")),
-    Column(" measured ", "% of cuBLAS", lambda row: _known(row.percent_of_cublas, ".1f")),
+    Column(" emulator ", "sectors", lambda row: known(_global_traffic(row, "sectors"), ",")),
+    Column(" emulator ", "fewest", lambda row: known(_global_traffic(row, "ideal"), ",")),
+    Column(" measured ", "ms", lambda row: known(row.timing and row.timing.median_ms, ".4g")),
+    Column(" measured ", "GFLOP/s", lambda row: known(row.gflops, ",.0f")),
+    Column(" measured ", "% of cuBLAS", lambda row: known(row.percent_of_cublas, ".1f")),
 )

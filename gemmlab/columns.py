@@ -1,0 +1,46 @@
+"""Tables as plain text whose columns stand in groups, under a line that says where the figures of each are from."""
+
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from typing import Any, NamedTuple
+
+GAP = "  "
+
+
+class Column(NamedTuple):
+    """One column: `source` says where its figures come from, `text` writes the figure of a row."""
+
+    source: str
+    header: str
+    text: Callable[[Any], str]
+
+
+def lines(columns: Sequence[Column], rows: Sequence[Any]) -> list[str]:
+    """Return a table's lines: sources, headers, and one line a row. Neighbours of one source stand under it together.
+
+    A group whose source is wider than its columns is widened.
+    """
+    cells = [[column.header, *(column.text(row) for row in rows)] for column in columns]
+    widths = [max(map(len, column)) for column in cells]
+    groups = [list(group) for _, group in groupby(range(len(columns)), key=lambda i: columns[i].source)]
+    for group in groups:
+        missing = len(columns[group[0]].source) - _width(widths, group)
+        widths[group[0]] += max(0, missing)
+    body = (
+        GAP.join(cell.rjust(width) for cell, width in zip(line, widths, strict=True))
+        for line in zip(*cells, strict=True)
+    )
+    return [GAP.join(_over(columns[group[0]].source, _width(widths, group)) for group in groups), *body]
+
+
+def known(figure: float | None, form: str) -> str:
+    """Return a figure as text, or a dash for what nobody counted or measured."""
+    return "-" if figure is None else format(figure, form)
+
+
+def _width(widths: Sequence[int], group: Sequence[int]) -> int:
+    return len(GAP.join(" " * widths[i] for i in group))
+
+
+def _over(source: str, width: int) -> str:
+    return source.center(width, "-" if source else " ")

@@ -1,0 +1,70 @@
+"""Ladders that others published: the same seven kernels on another card, or by another hand, as they were timed there.
+
+No run of gemmlab is among them; those are in records.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from gemmlab.gpus import GPUS
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """Speeds in GFLOP/s by the name of a rung, and of cuBLAS, for N x N x N float32 matrices on one card.
+
+    `date` is that of the publication or of the run; `short` names the ladder where there is little room.
+    """
+
+    short: str
+    card: str
+    size: int
+    date: str
+    cublas: float
+    gflops: Mapping[str, float]
+    source: str
+
+    @property
+    def label(self) -> str:
+        """What a figure or a table calls this ladder."""
+        return f"{self.card}, {self.source}, {self.date}, {self.size}^3"
+
+    def percent_of_cublas(self, rung: str) -> float:
+        """Return the speed of a rung, by its name, as a percentage of cuBLAS's."""
+        return 100 * self.gflops[rung] / self.cublas
+
+
+def _by_rung(*gflops: float) -> Mapping[str, float]:
+    names = (
+        "naive",
+        "coalesced",
+        "shared_tiles",
+        "register_tiles_1d",
+        "register_tiles_2d",
+        "vectorized",
+        "warp_tiles",
+    )
+    return MappingProxyType(dict(zip(names, gflops, strict=True)))
+
+
+A6000 = Ladder(
+    short="Boehm, RTX A6000",
+    card=GPUS["RTX A6000"].name,
+    size=4092,
+    date="2022",
+    cublas=23_250,
+    gflops=_by_rung(309, 1_987, 2_980, 8_475, 15_972, 18_237, 21_779),
+    source='published by Boehm, "How to Optimize a CUDA Matmul Kernel for cuBLAS-like Performance"',
+)
+
+# Its driver was 580.159.04, under CUDA 13.0 and CuPy 14.2.0, at 1980 MHz; its speeds were noted to 0.1 TFLOP/s.
+H200 = Ladder(
+    short="Boehm's kernels, H200",
+    card=GPUS["H200"].name,
+    size=4096,
+    date="2026-11-29",
+    cublas=51_000,
+    gflops=_by_rung(500, 6_300, 9_100, 17_000, 25_900, 31_300, 36_300),
+    source="the kernels of siboehm/SGEMM_CUDA as published, measured",
+)

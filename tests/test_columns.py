@@ -1,0 +1,30 @@
+"""Text tables whose columns stand in groups."""
+
+from gemmlab.columns import Column, known, lines
+
+NAME = Column("", "name", lambda row: row[0])
+
+
+def test_a_source_spans_its_columns_and_every_figure_ends_under_its_header():
+    columns = (NAME, Column(" a ", "x", lambda row: row[1]), Column(" a ", "long", lambda row: row[2]))
+    assert lines(columns, [("b", "1", "22"), ("cc", "33", "4")]) == [
+        "      -- a ---",
+        "name   x  long",
+        "   b   1    22",
+        "  cc  33     4",
+    ]
+
+
+def test_a_group_is_as_wide_as_its_source():
+    source = " wider than x "
+    over, headers, _ = lines((NAME, Column(source, "x", lambda row: row[1])), [("b", "1")])
+    assert over.endswith(source) and len(over) == len(headers) == len("name  ") + len(source)
+
+
+def test_groups_of_one_source_apart_from_each_other_stay_apart():
+    columns = [Column(source, "x", lambda row: "") for source in (" a ", " b ", " a ")]
+    assert lines(columns, [])[0].split() == ["a", "b", "a"]
+
+
+def test_a_dash_stands_for_what_is_not_known():
+    assert (known(None, ".1f"), known(2.25, ".2f"), known(0, "d")) == ("-", "2.25", "0")
