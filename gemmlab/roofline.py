@@ -57,6 +57,16 @@ def exact_flops(problem: Gemm) -> int:
     return problem.M * problem.N * (2 * problem.K - 1)
 
 
+def padded_flops(problem: Gemm, BM: int, BN: int, BK: int) -> int:
+    """Return the FLOPs that tiles of BM x BN outputs and chunks of BK execute, edges filled up with zeros: 2*M'*N'*K'.
+
+    M', N' and K' are M, N and K rounded up to whole tiles. Raises ValueError for a tile that is not positive.
+    """
+    _require_positive(BM=BM, BN=BN, BK=BK)
+    M, N, K = (-(-size // tile) * tile for size, tile in ((problem.M, BM), (problem.N, BN), (problem.K, BK)))
+    return 2 * M * N * K
+
+
 def requests(problem: Gemm, BM: int = 1, BN: int = 1) -> Requests:
     """Return what a kernel requests whose blocks keep BM x BN outputs and read each element of A and B once a block.
 

@@ -98,6 +98,7 @@ LAYERS = (
     "sensors",
     "steadiness",
     "timing",
+    "stream_model",
     "cublas",
     "tile_rules",
     "ladder",
@@ -140,6 +141,7 @@ LAYERS = (
     "register_tile_exercises",
     "vector_load_exercises",
     "warp_tile_exercises",
+    "measuring_exercises",
     "ladder_exercises",
     "plotting",
     "ladder_figure",
@@ -150,6 +152,7 @@ LAYERS = (
     "micro_tiles",
     "warp_tile_pictures",
     "tile_sliders",
+    "stream_pictures",
     "resource_explorer",
     "doctor",
     "nvidia_tools",
@@ -176,6 +179,7 @@ DRAWING = {
     "micro_tiles",
     "warp_tile_pictures",
     "tile_sliders",
+    "stream_pictures",
     "counter_pictures",
 }
 

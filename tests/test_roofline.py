@@ -13,6 +13,13 @@ def test_the_exact_count_leaves_out_one_addition_an_output():
     assert roofline.exact_flops(Gemm(M=3, N=4, K=5)) == 3 * 4 * (5 + 4)
 
 
+def test_tiles_execute_their_whole_extent_at_the_edges():
+    assert roofline.padded_flops(Gemm(M=65, N=128, K=17), BM=64, BN=128, BK=16) == 2 * 128 * 128 * 32
+    assert roofline.padded_flops(Gemm(M=64, N=128, K=16), BM=64, BN=128, BK=16) == Gemm(M=64, N=128, K=16).flops
+    with pytest.raises(ValueError, match="BK is 0"):
+        roofline.padded_flops(Gemm(1, 1, 1), 1, 1, 0)
+
+
 def test_the_direct_kernel_requests_each_operand_once_a_product():
     requested = roofline.requests(Gemm(M=3, N=4, K=5))
     assert (requested.A, requested.B, requested.C) == (60, 60, 12)

@@ -1,0 +1,188 @@
+"""Exercises on measuring: right answers pass, wrong ones are refused with what speaks against them."""
+
+import pytest
+
+from gemmlab import exercises
+from gemmlab.exercises import Refused
+from gemmlab.measuring_exercises import samples, samples_table, stopwatch, throttled, work
+
+
+def by_events(launch, cuda, clock):
+    launch()
+    start, stop = cuda.Event(), cuda.Event()
+    start.record()
+    launch()
+    stop.record()
+    stop.synchronize()
+    return cuda.get_elapsed_time(start, stop)
+
+
+def by_a_batch(launch, cuda, clock):
+    launch()
+    start, stop = cuda.Event(), cuda.Event()
+    start.record()
+    for _ in range(10):
+        launch()
+    stop.record()
+    stop.synchronize()
+    return cuda.get_elapsed_time(start, stop) / 10
+
+
+def on_the_host(launch, cuda, clock):
+    launch()
+    cuda.Device().synchronize()
+    begin = clock()
+    launch()
+    cuda.Device().synchronize()
+    return (clock() - begin) * 1e3
+
+
+@pytest.mark.parametrize("right", [by_events, by_a_batch, on_the_host])
+def test_a_stopwatch_that_waits_and_warms_up_is_accepted(right):
+    assert stopwatch(right).startswith("accepted")
+
+
+def submission_only(launch, cuda, clock):
+    begin = clock()
+    launch()
+    return (clock() - begin) * 1e3
+
+
+def warm_submission_only(launch, cuda, clock):
+    launch()
+    return submission_only(launch, cuda, clock)
+
+
+def with_compilation(launch, cuda, clock):
+    begin = clock()
+    launch()
+    cuda.Device().synchronize()
+    return (clock() - begin) * 1e3
+
+
+def with_earlier_work(launch, cuda, clock):
+    launch()
+    begin = clock()
+    launch()
+    cuda.Device().synchronize()
+    return (clock() - begin) * 1e3
+
+
+def in_seconds(launch, cuda, clock):
+    return on_the_host(launch, cuda, clock) / 1e3
+
+
+def undivided(launch, cuda, clock):
+    return by_a_batch(launch, cuda, clock) * 10
+
+
+@pytest.mark.parametrize(
+    ("wrong", "found"),
+    [
+        (submission_only, 300.01),
+        (warm_submission_only, 0.01),
+        # 300.01 of the host, in which the 8 ms before pass, and 5 of the kernel
+        (with_compilation, 305.0),
+        # The 8 ms before pass while the first launch compiles; that launch runs for 5 ms as the second waits.
+        (with_earlier_work, 10.0),
+        (in_seconds, 0.005),
+        (undivided, 50.0),
+    ],
+)
+def test_a_stopwatch_that_counts_something_else_is_refused_with_both_times(wrong, found):
+    with pytest.raises(Refused, match="for a kernel that takes 5 ms in the model") as caught:
+        stopwatch(wrong)
+    assert float(str(caught.value).split()[2]) == pytest.approx(found, rel=0.01)
+
+
+def unread(launch, cuda, clock):
+    start, stop = cuda.Event(), cuda.Event()
+    start.record()
+    launch()
+    stop.record()
+    return cuda.get_elapsed_time(start, stop)
+
+
+def endless(launch, cuda, clock):
+    while clock() < float("inf"):
+        launch()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (unread, "NotReady: cudaErrorNotReady: the stop event has not been reached: wait for it first"),
+        (endless, "RuntimeError: the stopwatch made more than 100,000 calls"),
+        (lambda launch, cuda, clock: None, "it returned None, which is no number"),
+        (lambda launch, cuda, clock: True, "it returned True, which is no number"),
+        (lambda launch, cuda, clock: float("nan"), "it returned nan ms"),
+        (lambda launch: 5.0, "TypeError"),
+        (lambda launch, cuda, clock: 5.0, "returned 5 ms for a kernel that takes 0.5 ms"),
+        (lambda launch, cuda, clock: 1 / 0, "ZeroDivisionError"),
+    ],
+)
+def test_a_stopwatch_that_fails_is_refused_with_the_reason(wrong, said):
+    with pytest.raises(Refused, match=said):
+        stopwatch(wrong)
+
+
+def test_an_untouched_stopwatch_is_not_attempted():
+    assert stopwatch(lambda launch, cuda, clock: ...).startswith(exercises.NOT_ATTEMPTED)
+
+
+def test_the_made_up_samples_are_cycles_over_a_clock_and_say_that_they_are_made_up():
+    assert samples()[1][0] == pytest.approx(3.0)  # 5,940,000 cycles at 1980 MHz
+    assert samples()[5][0] == pytest.approx(3.6)  # at 1650 MHz
+    assert samples()[3][0] == pytest.approx(3.9) and samples()[3][1].sm_mhz == 1980
+    assert "made up" in samples_table() and len(samples_table().splitlines()) == 13
+
+
+@pytest.mark.parametrize("right", [{5, 6, 9}, [9, 5, 6], (5, 6, 9)])
+def test_the_throttled_samples_are_those_that_say_so(right):
+    assert throttled(right).startswith("accepted: 3 of 12")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({3, 5, 6, 9}, r"sample 3: 3.900 ms, multiprocessors 1980 MHz.*nothing is reported"),
+        ({0, 5, 6, 9}, r"sample 0: 4.000 ms, multiprocessors 1485 MHz.*nothing is reported"),
+        ({5, 9}, "1 of 3 throttled samples are missing"),
+        (set(), "3 of 3 throttled samples are missing"),
+        ({5, 6, 9, 12}, "sample 12: there is none, only 0 to 11"),
+        ({5, 6, 9, "x"}, "sample x: there is none"),
+        (5, "5 is no collection of numbers"),
+    ],
+)
+def test_samples_that_are_only_slow_or_missing_are_refused_with_the_evidence(wrong, said):
+    with pytest.raises(Refused, match=said):
+        throttled(wrong)
+
+
+def test_an_answer_left_open_is_not_attempted():
+    assert throttled(...).startswith(exercises.NOT_ATTEMPTED)
+    assert work(dict.fromkeys(("2 M N K", "exactly", "executed by rung 6"), ...)).startswith("not attempted")
+
+
+RIGHT = {
+    "2 M N K": 2 * 130 * 130 * 20,
+    "exactly": 130 * 130 * (2 * 20 - 1),
+    "executed by rung 6": 2 * (3 * 64) * (2 * 128) * (2 * 16),  # blocks of 64 x 128, chunks of 16
+}
+
+
+def test_the_work_that_is_counted_and_that_is_done_is_accepted_with_its_share():
+    # 676,000 of 3,145,728
+    assert work(RIGHT).startswith("accepted: 3 of 3 as counted. 21%")
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"), [("2 M N K", 130 * 130 * 20), ("exactly", 676_000), ("executed by rung 6", 676_000)]
+)
+def test_work_that_is_miscounted_is_refused(name, wrong):
+    with pytest.raises(Refused, match=f"{name}.*{wrong:,}"):
+        work(RIGHT | {name: wrong})
+
+
+def test_a_name_that_was_not_asked_for_is_no_attempt():
+    assert work({"something else": 1}).startswith("not attempted")
