@@ -5,6 +5,7 @@ import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
@@ -91,6 +92,42 @@ def require_matrix(problem: Gemm, name: str, matrix: np.ndarray, role: str | Non
         raise TypeError(f"{role} has dtype {matrix.dtype}, but must be float32: use .astype(np.float32)")
     if matrix.shape != problem.shapes[name]:
         raise ValueError(f"{role} has shape {matrix.shape}, but must be {problem.shapes[name]} for {problem}")
+
+
+def require_operands(problem: Gemm, A: Any, B: Any, C: Any) -> None:
+    """Raise unless a kernel may be given these arrays, of NumPy, CuPy or the emulator.
+
+    Raises TypeError for another dtype than float32, ValueError for another shape, for rows that are not one after the
+    other in memory, and for a C that shares memory with A or B.
+    """
+    arrays = {"A": A, "B": B, "C": C}
+    for name, array in arrays.items():
+        _require_operand(name, array, problem.shapes[name])
+    for name in ("A", "B"):
+        read = arrays[name]
+        if _address(C) < _address(read) + read.nbytes and _address(read) < _address(C) + C.nbytes:
+            raise ValueError(
+                f"C shares memory with {name}, so a kernel would read its own outputs: give C memory of its own, such "
+                "as C.copy()"
+            )
+
+
+def _require_operand(name: str, array: Any, shape: tuple[int, int]) -> None:
+    if array.dtype != np.float32:
+        raise TypeError(f"{name} has dtype {array.dtype}, but kernels read float32: pass {name}.astype(np.float32)")
+    if tuple(array.shape) != shape:
+        raise ValueError(f"{name} has shape {tuple(array.shape)}, but must be {shape}")
+    contiguous = (shape[1] * array.itemsize, array.itemsize)
+    # A stride along one element leads nowhere.
+    if any(n > 1 and stride != wanted for n, stride, wanted in zip(shape, array.strides, contiguous, strict=True)):
+        raise ValueError(
+            f"{name} has strides {tuple(array.strides)}, but must be row-major and contiguous (a transpose or a slice "
+            f"is not): pass ascontiguousarray({name})"
+        )
+
+
+def _address(array: Any) -> int:
+    return array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr
 
 
 def _float64(problem: Gemm, name: str, matrix: np.ndarray) -> np.ndarray:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gemmlab import tile_rules
-from gemmlab.gemm import Gemm
+from gemmlab.gemm import Gemm, require_operands
 from gemmlab.gpus import architecture
 from gemmlab.tile_rules import Extent, Tile, written
 
@@ -124,8 +124,10 @@ def arguments(problem: Gemm, A: Any, B: Any, C: Any) -> tuple[Any, ...]:
     """Return a launch's arguments in the order that all rungs share, (M, N, K, alpha, A, B, beta, C).
 
     A, B and C are device arrays. The factors are float32 scalars, because a Python float reaches a kernel's `float`
-    parameter as the first half of a double, which for most values reads as 0.0.
+    parameter as the first half of a double, which for most values reads as 0.0. Raises TypeError or ValueError as
+    `gemm.require_operands` does.
     """
+    require_operands(problem, A, B, C)
     M, N, K = np.int32(problem.M), np.int32(problem.N), np.int32(problem.K)
     return M, N, K, np.float32(problem.alpha), A, B, np.float32(problem.beta), C
 

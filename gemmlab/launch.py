@@ -6,8 +6,9 @@ from types import ModuleType
 
 import numpy as np
 
-from gemmlab import emulator
-from gemmlab.gemm import FAMILIES, Gemm, inputs
+from gemmlab import context, diagnosis, emulator
+from gemmlab.diagnosis import Cause
+from gemmlab.gemm import FAMILIES, Gemm, inputs, require_operands
 from gemmlab.ladder import Geometry, Rung, Tile, arguments
 from gemmlab.tolerance import Verdict, compare, expect, initial_output
 
@@ -40,16 +41,28 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Checked:
-    """A verdict, and the problem and the family of inputs that it belongs to."""
+    """A verdict, the problem and the family of inputs that it belongs to, and what would explain a wrong result."""
 
     problem: Gemm
     family: str
     verdict: Verdict
+    causes: tuple[Cause, ...] = ()
 
     @property
     def where(self) -> str:
         """The problem in words, such as 'M=33, N=31, K=32, inputs uniform'."""
-        return f"{_written(self.problem)}, inputs {self.family}"
+        return f"{written(self.problem)}, inputs {self.family}"
+
+    @property
+    def share(self) -> float:
+        """The error at the worst output over what is allowed there; infinite where it is no number."""
+        error = abs(self.verdict.got - self.verdict.want)
+        return error / self.verdict.error_bound if np.isfinite(error) else np.inf
+
+    @property
+    def message(self) -> str:
+        """Where, the verdict in words, and a line for each thing that would explain it."""
+        return "\n".join([f"{self.where}:", self.verdict.message, *(f"cause: {cause}" for cause in self.causes)])
 
 
 def of(rung: Rung, tile: Tile | None = None, source: str | None = None) -> Kernel:
@@ -64,14 +77,11 @@ def of(rung: Rung, tile: Tile | None = None, source: str | None = None) -> Kerne
 def run(kernel: Kernel, problem: Gemm, matrices: Sequence[np.ndarray], xp: ModuleType = emulator) -> np.ndarray:
     """Return C, (M, N), after one launch on `xp`, the emulator or CuPy; outputs that nobody writes stay SENTINEL.
 
-    Raises what a launch raises: nvrtc.CompileError, emulator.KernelFault, or CuPy's own errors.
+    Raises TypeError or ValueError as `gemm.require_operands` does, and what a launch raises: nvrtc.CompileError,
+    emulator.KernelFault, context.ContextLost for one that the GPU did not survive, or CuPy's other errors.
     """
     A, B, C = matrices
-    device_A, device_B, device_C = map(xp.asarray, (A, B, initial_output(problem, C)))
-    grid, block, shared_mem = kernel.geometry(problem)
-    launch = xp.RawKernel(kernel.source, kernel.entry, options=kernel.options)
-    launch(grid, block, arguments(problem, device_A, device_B, device_C), shared_mem=shared_mem)
-    return xp.asnumpy(device_C)
+    return _launched(kernel, problem, A, B, initial_output(problem, C), xp)
 
 
 def trace(kernel: Kernel, problem: Gemm) -> emulator.Trace:
@@ -89,27 +99,25 @@ def check(
     xp: ModuleType = emulator,
 ) -> tuple[Checked, ...]:
     """Return the verdict of every problem with every family of inputs. Raises what `run` raises."""
-    return tuple(_checked(kernel, problem, family, xp) for problem in problems for family in families)
+    return tuple(checked(kernel, problem, family, xp) for problem in problems for family in families)
 
 
 def require(checks: Sequence[Checked]) -> Sequence[Checked]:
     """Return the checks when every result is right. Raises AssertionError with the verdict of the first that is not."""
-    wrong = [checked for checked in checks if not checked.verdict.correct]
+    wrong = [each for each in checks if not each.verdict.correct]
     if wrong:
-        raise AssertionError(
-            f"{len(wrong)} of {len(checks)} results are wrong. {wrong[0].where}:\n{wrong[0].verdict.message}"
-        )
+        raise AssertionError(f"{len(wrong)} of {len(checks)} results are wrong. {wrong[0].message}")
     return checks
 
 
 def check_table(checks: Sequence[Checked]) -> str:
     """Return checks as text: a line a problem, with its worst error over all families as a share of the error bound."""
     rows = ["worst error / bound   at row, column   inputs         problem"]
-    for problem in dict.fromkeys(checked.problem for checked in checks):
-        of_problem = [checked for checked in checks if checked.problem == problem]
-        worst = max(of_problem, key=lambda checked: _share(checked.verdict))
+    for problem in dict.fromkeys(each.problem for each in checks):
+        of_problem = [each for each in checks if each.problem == problem]
+        worst = max(of_problem, key=lambda each: each.share)
         at = "{}, {}".format(*worst.verdict.worst)
-        rows.append(f"{_share(worst.verdict):>19.1%}   {at:<14}   {worst.family:<12}   {_written(problem)}")
+        rows.append(f"{_share(worst.share):>19}   {at:<14}   {worst.family:<12}   {written(problem)}")
     return "\n".join(rows)
 
 
@@ -128,17 +136,37 @@ def traffic_table(traced: emulator.Trace, source: str) -> str:
     return "\n".join([*rows, *(hazard.message for hazard in traced.hazards)])
 
 
-def _checked(kernel: Kernel, problem: Gemm, family: str, xp: ModuleType) -> Checked:
-    matrices = inputs(problem, family)
-    return Checked(problem, family, compare(expect(problem, *matrices), run(kernel, problem, matrices, xp)))
-
-
-def _share(verdict: Verdict) -> float:
-    """The error at the worst output over what is allowed there; infinite where it is no number."""
-    error = abs(verdict.got - verdict.want)
-    return error / verdict.error_bound if np.isfinite(error) else np.inf
-
-
-def _written(problem: Gemm) -> str:
+def written(problem: Gemm) -> str:
+    """Return a problem in words, such as 'M=33, N=31, K=9, alpha=-0.5, beta=2'."""
     factors = "" if (problem.alpha, problem.beta) == (1.0, 0.0) else f", alpha={problem.alpha:g}, beta={problem.beta:g}"
     return f"M={problem.M}, N={problem.N}, K={problem.K}{factors}"
+
+
+def checked(kernel: Kernel, problem: Gemm, family: str, xp: ModuleType = emulator) -> Checked:
+    """Return the verdict of one launch, with the causes of a wrong result. Raises what `run` raises."""
+    A, B, C = inputs(problem, family)
+    before = initial_output(problem, C)
+    expected = expect(problem, A, B, C)
+    result = _launched(kernel, problem, A, B, before, xp)
+    verdict = compare(expected, result)
+    causes = () if verdict.correct else diagnosis.causes(problem, A, B, before, result)
+    if problem.beta == 0.0 and verdict.nan and compare(expected, _launched(kernel, problem, A, B, C, xp)).correct:
+        causes = (diagnosis.READS_C, *causes)
+    return Checked(problem, family, verdict, causes)
+
+
+def _share(share: float) -> str:
+    if not np.isfinite(share):
+        return "no number"
+    return f"{share:.1%}" if share <= 1 else f"{share:.2g} times"
+
+
+def _launched(kernel: Kernel, problem: Gemm, A: np.ndarray, B: np.ndarray, C: np.ndarray, xp: ModuleType) -> np.ndarray:
+    """Return what a launch leaves where C was."""
+    require_operands(problem, A, B, C)
+    grid, block, shared_mem = kernel.geometry(problem)
+    with context.watched(xp, f"{kernel.entry}, grid {grid}, block {block}, at {written(problem)},"):
+        device_A, device_B, device_C = map(xp.asarray, (A, B, C))
+        launch = xp.RawKernel(kernel.source, kernel.entry, options=kernel.options)
+        launch(grid, block, arguments(problem, device_A, device_B, device_C), shared_mem=shared_mem)
+        return xp.asnumpy(device_C)

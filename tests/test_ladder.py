@@ -133,8 +133,11 @@ def test_a_tile_that_rounds_the_rows_past_a_32_bit_int_is_refused():
 
 
 def test_arguments_are_in_the_order_of_the_signature_with_scalars_of_its_types():
-    M, N, K, alpha, A, B, beta, C = arguments(Gemm(2, 3, 4, alpha=0.5, beta=-1.0), "A", "B", "C")
-    assert (M, N, K, alpha, A, B, beta, C) == (2, 3, 4, 0.5, "A", "B", -1.0, "C")
+    problem = Gemm(2, 3, 4, alpha=0.5, beta=-1.0)
+    given = tuple(map(emulator.asarray, inputs(problem)))
+    M, N, K, alpha, A, B, beta, C = arguments(problem, *given)
+    assert (M, N, K, alpha, beta) == (2, 3, 4, 0.5, -1.0)
+    assert A is given[0] and B is given[1] and C is given[2]
     assert {type(size) for size in (M, N, K)} == {np.int32}
     assert {type(factor) for factor in (alpha, beta)} == {np.float32}
 

@@ -1,0 +1,54 @@
+"""A CUDA context that a launch has ended: which launch, and what to do.
+
+After an address that is not the kernel's, a misaligned access, a trap or a timeout, CUDA answers every later call of
+the process with the same error (CUDA Runtime API, cudaErrorIllegalAddress: "the process must be terminated and
+relaunched"). Launches return before they run, so the error shows at some later call, which is innocent. `watched`
+waits for the launch inside it, and so lays the error at the right door.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import ModuleType
+
+_ended: list[str] = []  # the launch that ended this process's context, once there is one
+
+
+class ContextLost(RuntimeError):
+    """A launch ended the CUDA context: no call to the GPU succeeds in this process any more."""
+
+    def __init__(self, launch: str, error: object):
+        super().__init__(
+            f"{launch} ended this process's CUDA context: {str(error).strip() or type(error).__name__}\n"
+            "Every later call to the GPU fails too. Restart the notebook's kernel (Kernel > Restart Kernel), or the "
+            "program, before you use the GPU again; results that are NumPy arrays stay until then. To find the line, "
+            "run the same launch on the emulator, which needs no GPU and names line, block and thread: xp=emulator."
+        )
+        self.launch = launch
+
+
+@contextmanager
+def watched(xp: ModuleType, launch: str) -> Iterator[None]:
+    """Wait on `xp`, CuPy or the emulator, for all that is submitted inside; `launch` names it in words.
+
+    Raises ContextLost when it, or a launch before it, has ended the context. Other errors pass through.
+    """
+    try:
+        xp.cuda.Device().synchronize()
+    except Exception as error:
+        raise ContextLost(_ended[0] if _ended else f"A launch before {launch}", error) from error
+    try:
+        yield
+        xp.cuda.Device().synchronize()
+    except Exception as error:
+        if not _is_lost(xp):
+            raise
+        _ended.append(launch)
+        raise ContextLost(launch, error) from error
+
+
+def _is_lost(xp: ModuleType) -> bool:
+    try:
+        xp.cuda.Device().synchronize()
+    except Exception:
+        return True
+    return False
