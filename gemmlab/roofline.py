@@ -139,6 +139,24 @@ def bounds(flops: float, peak: float, bytes_: Mapping[str, float], bandwidths: M
     return {level: bound(flops, bytes_[level], peak, bandwidths[level]) for level in bytes_}
 
 
+def least_time(amount: float, rate: float, busy: float = 1.0) -> float:
+    """Return the seconds that an amount of anything takes at a rate a second, which only a share of the card reaches."""
+    return amount / (rate * busy)
+
+
+def busy(blocks: int, multiprocessors: int) -> float:
+    """Return the share of the multiprocessors' time that equal blocks fill, if the fullest multiprocessor never waits.
+
+    It runs ceil(blocks / multiprocessors) of them, and the others wait for it: blocks / (multiprocessors * that).
+    """
+    return blocks / (multiprocessors * -(-blocks // multiprocessors))
+
+
+def clock(peak: float, multiprocessors: int, fp32_lanes: int) -> float:
+    """Return the cycles a second at which FMA units reach a peak in FLOP/s: each lane starts an FMA, 2 FLOPs, a cycle."""
+    return peak / (2 * multiprocessors * fp32_lanes)
+
+
 def throughput(flops: float, milliseconds: float) -> float:
     """Return the speed in FLOP/s of work done in some milliseconds."""
     return flops / (milliseconds * 1e-3)

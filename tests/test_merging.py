@@ -144,22 +144,27 @@ def test_a_warp_with_few_lanes_is_counted_by_its_active_lanes():
     assert (merged.requests, merged.wavefronts) == (1, 1)
 
 
-def test_lines_are_counted_by_the_request_and_sectors_once_a_block():
-    # 32 rows of 256 bytes: a line each, and again for the next word, in the same sector; 4 sectors are written
+def test_loads_cost_wavefronts_by_the_request_and_sectors_count_once_a_block():
+    # 32 rows of 256 bytes are 32 words of one bank; the next word lies in the same sectors; 4 sectors are written
     found = reach("c[t] = a[64 * t] + a[64 * t + 1];")
-    assert (found.lines, found.sectors) == (32 + 32 + 1, 32 + 4)
+    assert (found.wavefronts, found.sectors) == (32 + 32, 32 + 4)
+
+
+def test_lanes_that_read_words_of_different_banks_in_different_lines_share_a_wavefront():
+    found = reach("c[t] = a[33 * t];")
+    assert (found.wavefronts, found.sectors) == (1, 32 + 4)
 
 
 def test_each_block_reaches_for_itself_and_a_block_that_is_masked_off_reaches_nothing():
     found = reach("if (b < 2) c[32 * b + t] = a[t];", grid=(3, 1, 1))
-    assert (found.lines, found.sectors) == (2 * (1 + 1), 2 * (4 + 4))
+    assert (found.wavefronts, found.sectors) == (2, 2 * (4 + 4))
 
 
 def test_what_is_read_and_written_crosses_twice():
     found = reach("c[t] += 1;")
-    assert (found.lines, found.sectors) == (2, 8)
+    assert (found.wavefronts, found.sectors) == (1, 4 + 4)
 
 
-def test_a_vector_load_of_a_warp_spans_four_lines():
+def test_a_vector_load_of_a_warp_takes_four_wavefronts():
     found = reach("((float4*)c)[t] = ((const float4*)a)[t];")
-    assert (found.lines, found.sectors) == (4 + 4, 16 + 16)
+    assert (found.wavefronts, found.sectors) == (4, 16 + 16)
