@@ -47,7 +47,7 @@ class Question:
 _MEMORY, _SHARED = "Memory Workload Analysis", "Memory Workload Analysis: Shared Memory"
 _LOADED, _STORED = metrics("ld", "global"), metrics("st", "global")
 _READ, _WRITTEN = metrics("ld", "shared"), metrics("st", "shared")
-_OPTIMAL = "above access.ideal"
+_CONFLICTS = "compare access.wavefronts, access.ideal"
 
 QUESTIONS = (
     Question("How many global loads did warps make?", _LOADED[0], f"{_MEMORY}: L1/TEX", "access.requests"),
@@ -57,22 +57,22 @@ QUESTIONS = (
     Question("How many wavefronts did shared loads take?", _READ[1], _SHARED, "access.wavefronts"),
     Question("How many wavefronts did shared stores take?", _WRITTEN[1], _SHARED, "access.wavefronts"),
     Question(
-        "How many wavefronts of shared loads were conflicts?",
+        "How many of those wavefronts of loads were conflicts?",
         "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
         _SHARED,
-        f"access.wavefronts {_OPTIMAL}",
+        _CONFLICTS,
     ),
     Question(
-        "How many wavefronts of shared stores were conflicts?",
+        "How many of those wavefronts of stores were conflicts?",
         "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum",
         _SHARED,
-        f"access.wavefronts {_OPTIMAL}",
+        _CONFLICTS,
     ),
     Question("How many registers does a thread have?", "launch__registers_per_thread", "Launch Statistics", "num_regs"),
     Question("How many sectors did spilled loads take?", metrics("ld", "local")[1], f"{_MEMORY}: L1/TEX", "spills"),
     Question("How many sectors did spilled stores take?", metrics("st", "local")[1], f"{_MEMORY}: L1/TEX", "spills"),
     Question(
-        "How much of a multiprocessor's warps was resident, in %?",
+        "How many of the possible warps were resident, in %?",
         "sm__warps_active.avg.pct_of_peak_sustained_active",
         "Occupancy",
         "occupancy, as a limit",
@@ -82,21 +82,21 @@ QUESTIONS = (
     Question("How much of what reached L2 did it have, in %?", "lts__t_sector_hit_rate.pct", _MEMORY),
     Question("How much of what reached L1 did it have, in %?", "l1tex__t_sector_hit_rate.pct", _MEMORY),
     Question(
-        "How many instructions did a scheduler start in a cycle?",
+        "How many instructions does a scheduler start in a cycle?",
         "smsp__issue_active.avg.per_cycle_active",
         "Scheduler Statistics",
     ),
     *(
         Question(
-            f"How many warps waited {what}, for each instruction started?",
+            f"How many warps wait {what}, per instruction?",
             f"smsp__average_warps_issue_stalled_{reason}_per_issue_active.ratio",
             "Warp State Statistics",
         )
         for reason, what in (
             ("long_scoreboard", "for global or local memory"),
             ("short_scoreboard", "for shared memory"),
-            ("mio_throttle", "for a place in the queue of shared memory"),
-            ("lg_throttle", "for a place in the queue of global memory"),
+            ("mio_throttle", "for a place in shared memory's queue"),
+            ("lg_throttle", "for a place in global memory's queue"),
             ("barrier", "at a barrier"),
             ("math_pipe_throttle", "for the units of arithmetic"),
             ("not_selected", "though ready, for another warp's turn"),
@@ -127,10 +127,23 @@ def counts(accesses: Iterable[Access]) -> dict[str, int]:
     return dict(total)
 
 
+def answers(launch: Counts) -> str:
+    """Return a launch's counts as text, under the questions that they answer; what was not counted is a dash."""
+    width = max(len(question.asks) for question in QUESTIONS)
+    return "\n".join(f"{each.asks:<{width}}{_written(launch.get(each.metric)):>14}" for each in QUESTIONS)
+
+
 def mapping_table() -> str:
     """Return the questions as text: each with its metric and its section, and what answers it here."""
-    lines = []
-    for question in QUESTIONS:
-        lines.append(f"{question.asks:<70}{question.here or '-'}")
-        lines.append(f"    {question.metric:<74}{question.section}")
+    width = max(len(question.asks) for question in QUESTIONS)
+    longest = max(len(question.metric) for question in QUESTIONS)
+    lines = [f"{'question':<{width}}  without a GPU", f"    {'metric':<{longest}}  section of the report", ""]
+    for each in QUESTIONS:
+        lines += [f"{each.asks:<{width}}  {each.here or '-'}", f"    {each.metric:<{longest}}  {each.section}"]
     return "\n".join(lines)
+
+
+def _written(count: int | float | None) -> str:
+    if count is None:
+        return "-"
+    return f"{count:,}" if isinstance(count, int) else f"{count:,.4g}"

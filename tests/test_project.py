@@ -127,6 +127,7 @@ LAYERS = (
     "record_form",
     "recorded",
     "decisions",
+    "recording",
     "record_page",
     "record_comparison",
     "record",
