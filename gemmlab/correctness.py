@@ -11,7 +11,7 @@ FACTORS, take turns. C starts as tolerance.SENTINEL, a NaN, where beta is 0, and
 import itertools
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -106,7 +106,11 @@ def examine(kernel: Kernel, edges: Edges | None = None, xp: ModuleType = emulato
     faults on the emulator, or that ends a GPU's context, ends the examination too, which keeps what came before.
     Raises nvrtc.CompileError, and ValueError for a shape that the kernel's geometry refuses.
     """
-    planned = cases({**edges_of(kernel), **(edges or {})})
+    return judge(kernel, cases({**edges_of(kernel), **(edges or {})}), xp)
+
+
+def judge(kernel: Kernel, planned: Sequence[tuple[Gemm, str]], xp: ModuleType = emulator) -> Examination:
+    """Check a kernel on given problems and families of inputs, as `examine` does on the cases that it chooses."""
     checks: list[Checked] = []
     for problem, family in planned:
         try:
