@@ -33,7 +33,7 @@ def climb(options: argparse.Namespace) -> int:
     # Imported here so that the doctor can speak where NumPy or NVRTC is broken.
     from tqdm import tqdm
 
-    from gemmlab import climb, gemm, ladder, nvrtc, records, table
+    from gemmlab import climb, context, gemm, ladder, nvrtc, records, table
 
     try:
         _require_writable(options.json)
@@ -43,7 +43,7 @@ def climb(options: argparse.Namespace) -> int:
             run = climb.climb(rungs, gemm.Gemm(*options.shape), where, progress=bar.update)
     except (ValueError, backend.CudaUnavailable, nvrtc.CompilerUnavailable) as error:
         return _refuse(error, 2)
-    except (nvrtc.CompileError, nvrtc.KernelNotFound, AssertionError) as error:
+    except (nvrtc.CompileError, nvrtc.KernelNotFound, AssertionError, context.ContextLost) as error:
         return _refuse(error, 1)
     except MemoryError:
         return _refuse("this machine has too little memory for the shape: choose a smaller one", 2)
@@ -55,7 +55,7 @@ def climb(options: argparse.Namespace) -> int:
             records.save(run.as_data(), options.json)
         except OSError as error:
             return _refuse(f"--json {options.json} cannot be written: {error.strerror}", 2)
-    if len(run.rows) < len(rungs):
+    if len(run.rows) < len(rungs) and not run.stopped:
         return _refuse(f"interrupted: {len(run.rows)} of {len(rungs)} rungs are done", 130)
     return 0 if run.ok else 1
 

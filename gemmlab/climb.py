@@ -1,8 +1,8 @@
 """Run rungs of the ladder, or any kernel, and gather all that is known: is it right, what it takes, moves, its speed.
 
-On the emulator a launch is traced and nothing is timed. On a GPU a result is checked first and only then timed, beside
-cuBLAS in the same run; its traffic is what the emulator counts for the same source, at problems of at most 256^3. The
-float64 reference is NumPy's, computed once for all kernels.
+On the emulator a launch is traced and nothing is timed. On a GPU a result is checked, then timed beside cuBLAS in the
+same run, and checked again; its traffic is what the emulator counts for the same source, at problems of at most 256^3.
+The float64 reference is NumPy's, computed once for all kernels.
 """
 
 import hashlib
@@ -17,8 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from gemmlab import backend, emulator, launch, nvrtc, tolerance, tuned
+from gemmlab import backend, correctness, emulator, launch, nvrtc, tolerance, tuned
 from gemmlab.backend import Backend
+from gemmlab.context import ContextLost, watched
 from gemmlab.cublas import cublas_sgemm
 from gemmlab.emulator.instructions import Frame
 from gemmlab.emulator.observer import Observer
@@ -61,7 +62,8 @@ def bench(problem: Gemm, where: Backend, seed: int = 0) -> Bench:
 def run(on: Bench, kernel: Kernel, progress: Progress = lambda share: None) -> Result:
     """Run a kernel on a bench and return all that is known of it; `progress` is told each share that was newly done.
 
-    Raises nvrtc.CompileError for a source that does not compile.
+    Raises nvrtc.CompileError for a source that does not compile, and ContextLost for a launch that ends the GPU's
+    context.
     """
     return {"emulator": _emulated, "cuda": _measured}[on.where.name](on, kernel, progress)
 
@@ -79,10 +81,10 @@ def climb(
     `where` is the backend, that of the notebooks unless given; `tiles` holds tile parameters by the name of a rung,
     whose defaults stand in for the rest; a rung that it does not name runs with its tile for this card, `tuned.tile`.
     `progress` is told each share of a rung that was newly done. An interrupt ends the climb and leaves the rungs that
-    were done, if any.
+    were done, if any; so does a launch that ends the GPU's context, which the run then tells of.
 
     Raises ValueError for a tile, a shape or a GPU that a rung does not take, nvrtc.CompileError for a source that does
-    not compile, and AssertionError when cuBLAS itself is wrong.
+    not compile, AssertionError when cuBLAS itself is wrong, and ContextLost when no rung was done before it.
     """
     where = where or backend.choose(os.environ.get(backend.VARIABLE, ""))
     card = card_name(where)
@@ -90,6 +92,7 @@ def climb(
     for rung, tile in chosen:
         _require(rung, tile, problem, architecture(where))
     shared = bench(problem, where, seed)
+    before = environment(where, {})  # a GPU whose context has ended is not to be asked
     rows: list[Row] = []
     try:
         for rung, tile in chosen:
@@ -98,6 +101,11 @@ def climb(
     except KeyboardInterrupt:
         if not rows:
             raise
+    except ContextLost as error:
+        if not rows:
+            raise
+        conditions = _conditions(problem, seed, shared.cublas) | {"clocks": None}
+        return Run(before | {"conditions": conditions}, tuple(rows), stopped=str(error))
     return Run(environment(where, _conditions(problem, seed, shared.cublas)), tuple(rows))
 
 
@@ -123,10 +131,15 @@ def _measured(on: Bench, kernel: Kernel, progress: Progress) -> Result:
     compiled = cp.RawKernel(kernel.source, kernel.entry, kernel.options)
     grid, block, shared_mem = kernel.geometry(problem)
     submit = partial(compiled, grid, block, arguments(problem, A, B, C), shared_mem=shared_mem)
-    submit()
-    result = cp.asnumpy(C)
-    verdict = tolerance.compare(on.expected, result)
-    timing = _time(on.where, submit, kernel.entry) if verdict.correct else None
+    timing = None
+    with watched(cp, launch.named(kernel, problem)):
+        submit()
+        result = cp.asnumpy(C)
+        verdict = tolerance.compare(on.expected, result)
+        if verdict.correct:
+            timing = _time(on.where, submit, kernel.entry)
+            again = correctness.recheck(on.expected, submit, C, on.inputs[2])
+            verdict, timing = (verdict, timing) if again.correct else (again, None)
     trace = _trace(on, kernel)[-1] if problem.flops <= TRACED_BESIDE_A_GPU else None
     progress(1)
     return _result(on, kernel, compiled, result, verdict, trace, timing)

@@ -18,7 +18,7 @@ class ContextLost(RuntimeError):
 
     def __init__(self, launch: str, error: object):
         super().__init__(
-            f"{launch} ended this process's CUDA context: {str(error).strip() or type(error).__name__}\n"
+            f"{launch} ended this process's CUDA context: {error}\n"
             "Every later call to the GPU fails too. Restart the notebook's kernel (Kernel > Restart Kernel), or the "
             "program, before you use the GPU again; results that are NumPy arrays stay until then. To find the line, "
             "run the same launch on the emulator, which needs no GPU and names line, block and thread: xp=emulator."
@@ -35,7 +35,7 @@ def watched(xp: ModuleType, launch: str) -> Iterator[None]:
     try:
         xp.cuda.Device().synchronize()
     except Exception as error:
-        raise ContextLost(_ended[0] if _ended else f"A launch before {launch}", error) from error
+        raise ContextLost(_ended[0] if _ended else f"a launch before {launch}", error) from error
     try:
         yield
         xp.cuda.Device().synchronize()

@@ -142,6 +142,12 @@ def written(problem: Gemm) -> str:
     return f"M={problem.M}, N={problem.N}, K={problem.K}{factors}"
 
 
+def named(kernel: Kernel, problem: Gemm) -> str:
+    """Return a launch in words: its kernel, grid, block and problem."""
+    grid, block, _ = kernel.geometry(problem)
+    return f"the launch of {kernel.entry}, grid {grid}, block {block}, at {written(problem)}"
+
+
 def checked(kernel: Kernel, problem: Gemm, family: str, xp: ModuleType = emulator) -> Checked:
     """Return the verdict of one launch, with the causes of a wrong result. Raises what `run` raises."""
     A, B, C = inputs(problem, family)
@@ -165,7 +171,7 @@ def _launched(kernel: Kernel, problem: Gemm, A: np.ndarray, B: np.ndarray, C: np
     """Return what a launch leaves where C was."""
     require_operands(problem, A, B, C)
     grid, block, shared_mem = kernel.geometry(problem)
-    with context.watched(xp, f"{kernel.entry}, grid {grid}, block {block}, at {written(problem)},"):
+    with context.watched(xp, named(kernel, problem)):
         device_A, device_B, device_C = map(xp.asarray, (A, B, C))
         launch = xp.RawKernel(kernel.source, kernel.entry, options=kernel.options)
         launch(grid, block, arguments(problem, device_A, device_B, device_C), shared_mem=shared_mem)

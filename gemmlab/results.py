@@ -85,15 +85,19 @@ class Row(Result):
 
 @dataclass(frozen=True)
 class Run:
-    """A climb: what it ran on, as records.ENVIRONMENT describes it, and a row for each rung that was done."""
+    """A climb: what it ran on, as records.ENVIRONMENT describes it, and a row for each rung that was done.
+
+    `stopped` says what ended it before its last rung, where that was a fault and no interrupt.
+    """
 
     environment: Mapping[str, Any]
     rows: tuple[Row, ...]
+    stopped: str | None = None
 
     @property
     def ok(self) -> bool:
-        """Whether every result was right and no hazard was found."""
-        return all(row.verdict.correct and not row.hazards for row in self.rows)
+        """Whether every rung was done, every result was right and no hazard was found."""
+        return self.stopped is None and all(row.verdict.correct and not row.hazards for row in self.rows)
 
     def as_data(self) -> dict[str, Any]:
         """Return the run as records.save takes it."""

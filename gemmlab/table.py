@@ -23,6 +23,7 @@ def table(run: Run) -> str:
             *_caution(run.rows),
             *_remarks(run.rows),
             *_faults(run.rows),
+            *([f"\nstopped: {run.stopped}"] if run.stopped else []),
         ]
     )
 

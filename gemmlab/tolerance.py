@@ -47,7 +47,8 @@ class Verdict:
     largest share of its bound; `got`, `want` and `error_bound` belong to it. `unwritten`, `nan` and `wrong` count,
     among all `outputs`, those that still hold the sentinel, hold another NaN, or hold a number outside their bound. The
     largest absolute error is over finite elements, the largest relative one over those whose reference exceeds its
-    bound, since near zero a relative error says nothing; None where there are no such elements.
+    bound, since near zero a relative error says nothing; None where there are no such elements. `when` is set
+    where the result was not taken just after the first launch.
     """
 
     max_abs_error: float | None
@@ -60,6 +61,7 @@ class Verdict:
     unwritten: int
     nan: int
     wrong: int
+    when: str = ""
 
     @property
     def correct(self) -> bool:
@@ -78,14 +80,17 @@ class Verdict:
         return self
 
     def _counts(self) -> str:
+        when = f" {self.when}" if self.when else ""
         if self.correct:
-            return f"correct: all {self.outputs} outputs are within the error bound"
+            return f"correct{when}: all {self.outputs} outputs are within the error bound"
         failures = (
             (self.unwritten, "never written (C still holds what it was filled with)"),
             (self.nan, "NaN"),
             (self.wrong, "outside the error bound"),
         )
-        return f"wrong: of {self.outputs} outputs, " + ", ".join(f"{count} {how}" for count, how in failures if count)
+        return f"wrong{when}: of {self.outputs} outputs, " + ", ".join(
+            f"{count} {how}" for count, how in failures if count
+        )
 
     def _worst(self) -> str:
         row, column = self.worst

@@ -25,7 +25,7 @@ def fake_cupy(
     cupy.zeros = np.zeros
     cupy.RawKernel = lambda source, name: run
     cupy.cuda = SimpleNamespace(
-        Device=lambda: SimpleNamespace(compute_capability="90"),
+        Device=lambda: SimpleNamespace(compute_capability="90", synchronize=lambda: None),
         nvrtc=SimpleNamespace(getVersion=compiler),
         runtime=SimpleNamespace(
             driverGetVersion=lambda: driver, runtimeGetVersion=lambda: toolkit, getDeviceCount=devices

@@ -36,7 +36,7 @@ class FakeGpu:
         self.now = 0.0
         self.launches = []
         self.cuda = SimpleNamespace(
-            Device=lambda: SimpleNamespace(compute_capability="90"),
+            Device=lambda: SimpleNamespace(compute_capability="90", synchronize=lambda: None),
             Event=lambda: FakeEvent(self),
             get_elapsed_time=lambda start, stop: stop.time - start.time,
             nvrtc=SimpleNamespace(getVersion=lambda: (13, 0)),

@@ -105,6 +105,7 @@ LAYERS = (
     "sweeps",
     "tuned",
     "launch",
+    "correctness",
     "child",
     "child_launch",
     "nsight_compute",
@@ -144,6 +145,11 @@ LAYERS = (
     "warp_tile_exercises",
     "measuring_exercises",
     "ladder_exercises",
+    "style",
+    "request_figures",
+    "timing_figures",
+    "roofline_figures",
+    "hierarchy_figures",
     "plotting",
     "ladder_figure",
     "pictures",
@@ -171,6 +177,11 @@ LAYERS = (
 SEEN_BY_THE_EMULATOR = {"nvrtc", "gpus"}
 PACKAGES = {"__init__", "emulator"}
 DRAWING = {
+    "style",
+    "request_figures",
+    "timing_figures",
+    "roofline_figures",
+    "hierarchy_figures",
     "plotting",
     "ladder_figure",
     "pictures",
