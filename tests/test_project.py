@@ -171,6 +171,8 @@ LAYERS = (
     "predictions",
     "profiling_exercises",
     "counter_pictures",
+    "options",
+    "record_commands",
     "__main__",
     "__init__",
 )

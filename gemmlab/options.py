@@ -1,0 +1,44 @@
+"""What the commands share: options that choose rungs, a shape and a backend, and the way a request is refused."""
+
+import argparse
+import sys
+
+from gemmlab import backend
+
+BAR = "{desc} |{bar:30}| {percentage:.0f}%, {elapsed} gone, {remaining} to go (Ctrl-C keeps what is done)"
+
+
+def add_problem(parser: argparse.ArgumentParser) -> None:
+    """Add --rungs, --size, --shape and --backend, as `rungs`, `shape` (M, N, K) and `backend`."""
+    parser.add_argument("--rungs", default="", metavar="0-1", help="the rungs, such as 0-1 or 0,coalesced (all)")
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument("--size", dest="shape", type=_cube, metavar="N", help="N for M, N and K alike (256)")
+    size.add_argument("--shape", dest="shape", type=_shape, metavar="M,N,K", help="C is M x N, A is M x K, B is K x N")
+    add_backend(parser)
+    parser.set_defaults(shape=(256, 256, 256))
+
+
+def add_backend(parser: argparse.ArgumentParser) -> None:
+    """Add --backend."""
+    parser.add_argument("--backend", choices=backend.NAMES, help="where to run (CUDA where it is usable)")
+
+
+def refuse(command: str, why: object, status: int) -> int:
+    """Print why a command ends without its result, and return its exit status."""
+    print(f"gemmlab {command}: {why}", file=sys.stderr)
+    return status
+
+
+def _cube(text: str) -> tuple[int, int, int]:
+    try:
+        return (int(text),) * 3
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not an integer, such as 512") from None
+
+
+def _shape(text: str) -> tuple[int, int, int]:
+    try:
+        M, N, K = (int(part) for part in text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not three integers M,N,K, such as 512,256,1024") from None
+    return M, N, K

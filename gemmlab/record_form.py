@@ -1,0 +1,223 @@
+"""The form of a record's data, field by field, and what is refused in data that somebody else wrote or changed."""
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from gemmlab import records, schema
+from gemmlab.gemm import FAMILIES, Gemm
+from gemmlab.schema import Nullable
+
+PROBLEM = {"M": int, "N": int, "K": int, "alpha": float, "beta": float}
+LAUNCH = {"grid": [int], "block": [int], "shared_mem": int}  # (x, y, z) twice, and bytes of dynamic shared memory
+VERDICT = {
+    "outputs": int,
+    "unwritten": int,
+    "nan": int,
+    "wrong": int,
+    "worst": [int],  # row, column
+    "max_abs_error": Nullable(float),
+    "max_rel_error": Nullable(float),
+    "message": str,
+}
+READING = {
+    "sm_mhz": Nullable(int),
+    "memory_mhz": Nullable(int),
+    "celsius": Nullable(int),
+    "watts": Nullable(float),
+    "slowed_by": [str],
+}
+TIMING = {
+    "samples_ms": [float],  # every one, as time of one launch
+    "batch": int,
+    "warmup": int,
+    "cache": str,
+    "boundary": str,
+    "readings": [Nullable(READING)],  # of the GPU during each sample
+}
+RUN = {
+    "kernel": str,
+    "problem": PROBLEM,
+    "launch": LAUNCH,
+    "failure": Nullable(str),  # why there is no result: refused by the compiler, or at the launch, or by the GPU
+    "verdict": Nullable(VERDICT),
+    "error_bound": Nullable(float),  # the largest allowed at any output
+    "registers": Nullable(int),
+    "spill_bytes": Nullable(int),
+    "shared_bytes": Nullable(int),
+    "accesses": Nullable([dict]),  # of records.ACCESS; null where no trace was taken
+    "hazards": Nullable([records.HAZARD]),
+    "sha256": Nullable(str),  # of C's bytes
+    "timing": Nullable(TIMING),
+    "cublas": Nullable(TIMING),
+}
+KERNEL = {
+    "name": str,
+    "entry": str,
+    "options": [str],
+    "parameters": dict,  # macros that the options set, by name
+    "sha256": str,  # of sources/<name>.cu
+    "expected": Nullable(str),  # in words, from before the first run
+}
+CHECK = {
+    "problem": PROBLEM,
+    "launch": LAUNCH,
+    "family": str,
+    "verdict": Nullable(VERDICT),  # null for the launch that faulted and those after it
+    "causes": [str],  # what would explain a wrong result
+}
+EXAMINATION = {
+    "kernel": str,
+    "trace": {"problem": PROBLEM, "launch": LAUNCH, "hazards": [records.HAZARD]},  # on the emulator
+    "seed": int,  # of the checks
+    "fault": Nullable(str),
+    "diagnosis": Nullable(str),
+    "checks": [CHECK],
+}
+PROFILE = {"tool": str, "version": str, "metrics": [str], "clock_control": str}
+ENVIRONMENT = {
+    **{name: kind for name, kind in records.ENVIRONMENT.items() if name != "conditions"},
+    "clocks": Nullable(str),
+    "backend": str,
+    "gemmlab": Nullable(str),
+}
+RECORD = {
+    "complete": bool,  # false where an interrupt ended it
+    "note": str,
+    "environment": ENVIRONMENT,
+    "inputs": {"family": str, "seed": int},
+    "tolerance": str,
+    "profile": Nullable(PROFILE),
+    "kernels": [KERNEL],
+    "runs": [RUN],
+    "examinations": [EXAMINATION],
+}
+DECISION = {
+    "date": str,
+    "kernel": str,
+    "against": Nullable(str),  # the kernel that it should improve on
+    "expected": Nullable(str),
+    "observed": [str],  # worked out from the record
+    "stops": [str],  # kinds of finding that end a branch
+    "despite": [str],  # those of them that `why` explains
+    "verdict": str,
+    "why": str,
+}
+VERDICTS = ("kept", "dropped")
+_FAMILIES = ", ".join(FAMILIES)
+NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+def digest(text: str) -> str:
+    """Return the SHA-256 of a text in UTF-8, in hexadecimal."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def require_names(names: Iterable[str]) -> None:
+    """Raise ValueError unless every name can be a file's on any system, and no two differ in case alone."""
+    seen: dict[str, str] = {}
+    for name in names:
+        if not (isinstance(name, str) and NAME.fullmatch(name)):
+            raise ValueError(
+                f"a kernel is called {name!r}, but its name becomes that of a file: use 1 to 64 letters, digits, _ or -"
+            )
+        if name.lower() in seen:
+            raise ValueError(f"two kernels are called {seen[name.lower()]!r} and {name!r}: files need different names")
+        seen[name.lower()] = name
+
+
+def check(data: Any, sources: Mapping[str, str]) -> None:
+    """Raise ValueError, with the field, its value and what is expected, unless `data` is a record of `sources`."""
+    schema.check(data, RECORD)
+    schema.check_date(data["environment"]["date"], "environment.date")
+    if data["inputs"]["family"] not in FAMILIES:
+        raise ValueError(f"inputs.family is {data['inputs']['family']!r}, but must be one of {_FAMILIES}")
+    require_names(kernel["name"] for kernel in data["kernels"])
+    for position, kernel in enumerate(data["kernels"]):
+        _check_source(kernel, sources, f"kernels[{position}]")
+    names = {kernel["name"] for kernel in data["kernels"]}
+    for position, run in enumerate(data["runs"]):
+        _check_kernel(run, names, f"runs[{position}]")
+        _check_run(run, data["environment"], f"runs[{position}]")
+    for position, examination in enumerate(data["examinations"]):
+        _check_examination(examination, names, f"examinations[{position}]")
+
+
+def check_decision(entry: Any, names: Iterable[str], where: str) -> None:
+    """Raise ValueError, with the field at fault, unless `entry` is a decision on one of the kernels `names`."""
+    schema.check(entry, DECISION, where)
+    schema.check_date(entry["date"], f"{where}.date")
+    if entry["verdict"] not in VERDICTS:
+        raise ValueError(f"{where}.verdict is {entry['verdict']!r}, but must be {' or '.join(VERDICTS)}")
+    for field in ("kernel", "against"):
+        if entry[field] is not None and entry[field] not in names:
+            raise ValueError(f"{where}.{field} is {entry[field]!r}, but the record has {', '.join(names)}")
+
+
+def _check_source(kernel: Mapping[str, Any], sources: Mapping[str, str], where: str) -> None:
+    name = kernel["name"]
+    if name not in sources:
+        raise ValueError(f"{where}.name is {name!r}, but there is no sources/{name}.cu")
+    found = digest(sources[name])
+    if kernel["sha256"] != found:
+        raise ValueError(
+            f"{where}.sha256 is {kernel['sha256']!r}, but that of sources/{name}.cu is {found!r}: put back what was "
+            "run, or record the edited kernel anew"
+        )
+
+
+def _check_kernel(item: Mapping[str, Any], names: Iterable[str], where: str) -> None:
+    if item["kernel"] not in names:
+        raise ValueError(f"{where}.kernel is {item['kernel']!r}, but must be one of {', '.join(names)}")
+
+
+def _check_examination(examination: Mapping[str, Any], names: Iterable[str], where: str) -> None:
+    _check_kernel(examination, names, where)
+    _check_launched(examination["trace"], f"{where}.trace")
+    for index, checked in enumerate(examination["checks"]):
+        _check_launched(checked, f"{where}.checks[{index}]")
+        if checked["verdict"] is not None:
+            _check_verdict(checked["verdict"], checked["problem"], f"{where}.checks[{index}].verdict")
+        if checked["family"] not in FAMILIES:
+            raise ValueError(f"{where}.checks[{index}].family is {checked['family']!r}, but must be one of {_FAMILIES}")
+
+
+def _check_launched(item: Mapping[str, Any], where: str) -> None:
+    try:
+        Gemm(**item["problem"])
+    except ValueError as error:
+        raise ValueError(f"{where}.problem is none: {error}") from None
+    for field in ("grid", "block"):
+        extent = item["launch"][field]
+        if len(extent) != 3 or min(extent) < 1:
+            raise ValueError(f"{where}.launch.{field} is {extent}, but must be three numbers of at least 1")
+
+
+def _check_run(run: Mapping[str, Any], environment: Mapping[str, Any], where: str) -> None:
+    _check_launched(run, where)
+    if (run["failure"] is None) == (run["verdict"] is None):
+        raise ValueError(f"{where} must hold a verdict, or a failure that says why there is none")
+    if run["verdict"] is not None:
+        _check_verdict(run["verdict"], run["problem"], f"{where}.verdict")
+    for field in ("timing", "cublas"):
+        if run[field] is not None:
+            _check_timing(run[field], environment, f"{where}.{field}")
+    for index, access in enumerate(run["accesses"] or ()):
+        records.check_access(access, f"{where}.accesses[{index}]")
+
+
+def _check_verdict(verdict: Mapping[str, Any], problem: Mapping[str, Any], where: str) -> None:
+    outputs = problem["M"] * problem["N"]
+    if verdict["outputs"] != outputs:
+        raise ValueError(f"{where}.outputs is {verdict['outputs']}, but C has {outputs}")
+    for field in ("unwritten", "nan", "wrong"):
+        if not 0 <= verdict[field] <= outputs:
+            raise ValueError(f"{where}.{field} is {verdict[field]}, but must be 0 to {outputs}")
+
+
+def _check_timing(timing: Mapping[str, Any], environment: Mapping[str, Any], where: str) -> None:
+    if environment["card"] is None:
+        raise ValueError(f"{where} holds samples, but environment.card is null, and only a GPU is timed")
+    if not timing["samples_ms"] or min(timing["samples_ms"]) <= 0:
+        raise ValueError(f"{where}.samples_ms is {timing['samples_ms']}, but must hold times above 0")
