@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gemmlab import backend, records
+from gemmlab import backend, records, roofline
 from gemmlab.climb import climb
 from gemmlab.gemm import Gemm
 from gemmlab.gpus import GPU, GPUS, gpu
@@ -34,6 +34,29 @@ def measure(rungs: Sequence[Rung], problem: Gemm) -> Record | None:
         return newest(records.shipped(), rungs)
     run = climb(rungs, problem).as_data()
     return Record(**run["environment"], rungs=tuple(run["rungs"]))
+
+
+def runs(rungs: Sequence[Rung], problem: Gemm) -> tuple[Record, ...]:
+    """Return the runs that timed every one of `rungs` on `problem`: on a GPU one made now, then the newest shipped of
+    each card.
+    """
+    now = [measure(rungs, problem)] if backend.name == "cuda" else []
+    alike = [record for record in records.shipped() if problem_of(record) == problem]
+    cards = dict.fromkeys(record.card for record in alike)
+    shipped = (newest((record for record in alike if record.card == card), rungs) for card in cards)
+    return *now, *(record for record in shipped if record)
+
+
+def problem_of(record: Record) -> Gemm:
+    """Return the problem that all rungs of a record solved."""
+    M, N, K = record.rungs[0]["shape"]
+    return Gemm(M, N, K, record.conditions["alpha"], record.conditions["beta"])
+
+
+def cublas(record: Record) -> float | None:
+    """Return the FLOP/s of cuBLAS in a record's run, 2*M*N*K over its median time; None where it was not timed."""
+    samples = record.conditions["cublas_milliseconds"]
+    return roofline.throughput(problem_of(record).flops, statistics.median(samples)) if samples else None
 
 
 def newest(candidates: Iterable[Record], rungs: Sequence[Rung]) -> Record | None:

@@ -30,9 +30,9 @@ class Ladder:
         """What a figure or a table calls this ladder."""
         return f"{self.card}, {self.source}, {self.date}, {self.size}^3"
 
-    def percent_of_cublas(self, rung: str) -> float:
-        """Return the speed of a rung, by its name, as a percentage of cuBLAS's."""
-        return 100 * self.gflops[rung] / self.cublas
+    def percent_of_cublas(self, rung: str) -> float | None:
+        """Return the speed of a rung, by its name, as a percentage of cuBLAS's; None for a rung that it lacks."""
+        return 100 * self.gflops[rung] / self.cublas if rung in self.gflops else None
 
 
 def _by_rung(*gflops: float) -> Mapping[str, float]:
@@ -55,7 +55,7 @@ A6000 = Ladder(
     date="2022",
     cublas=23_250,
     gflops=_by_rung(309, 1_987, 2_980, 8_475, 15_972, 18_237, 21_779),
-    source='published by Boehm, "How to Optimize a CUDA Matmul Kernel for cuBLAS-like Performance"',
+    source='published in Simon Boehm, "How to Optimize a CUDA Matmul Kernel for cuBLAS-like Performance"',
 )
 
 # Its driver was 580.159.04, under CUDA 13.0 and CuPy 14.2.0, at 1980 MHz; its speeds were noted to 0.1 TFLOP/s.
@@ -66,5 +66,5 @@ H200 = Ladder(
     date="2026-11-29",
     cublas=51_000,
     gflops=_by_rung(500, 6_300, 9_100, 17_000, 25_900, 31_300, 36_300),
-    source="the kernels of siboehm/SGEMM_CUDA as published, measured",
+    source="Boehm's published kernels (siboehm/SGEMM_CUDA), measured",
 )

@@ -1,0 +1,120 @@
+"""The whole ladder in one table, one figure, and in the README."""
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+
+from gemmlab import ladder_figure, ladder_table, measured, published, records
+from gemmlab.climb import climb
+from gemmlab.gemm import Gemm
+from gemmlab.ladder import RUNGS, rung
+
+CUBE = Gemm(4096, 4096, 4096)
+LADDERS = (published.H200, published.A6000)
+
+
+@pytest.fixture(scope="module")
+def run():
+    return climb(RUNGS[:3], Gemm(64, 64, 64))
+
+
+@pytest.fixture(scope="module")
+def record():
+    (record,) = measured.runs(RUNGS, CUBE)
+    return record
+
+
+@pytest.fixture
+def figure(request, record):
+    drawn = request.param(record)
+    yield drawn
+    plt.close(drawn)
+
+
+def cells(line):
+    return line.split()
+
+
+def test_the_table_holds_counts_times_and_published_speeds_of_each_rung(run, record):
+    lines = ladder_table.table(run, [record], LADDERS).splitlines()
+    naive, coalesced, shared = (cells(line) for line in lines[2:5])
+    # 2 * 64^3 FLOPs; each thread asks for 2 * 64 floats and stores one. A warp of naive touches 32 sectors of A and one
+    # of B a step, and 32 of C; a coalesced one 1, 4 and 4. 64^2 / 32 = 128 warps.
+    assert naive[:2] == ["0", "naive"] and naive[5] == f"{2 * 64 / (4 * 129):.3g}" == "0.248"
+    assert naive[6] == f"{128 * (64 * 33 + 32):,}" and coalesced[6] == f"{128 * (64 * 5 + 4):,}"
+    assert naive[7] == coalesced[7] == "0" and shared[7] != "0"
+    # The H200's record, then the published ladders: 309 of 23,250 GFLOP/s is 1.3 %.
+    assert naive[8:11] == ["271.9", "0.506", "1.0"]
+    assert naive[11:] == ["0.5", "1.0", "0.309", "1.3"]
+
+
+def test_sources_of_figures_are_apart_and_each_number_is_explained(run, record):
+    text = ladder_table.table(run, [record], LADDERS)
+    over = text.splitlines()[0]
+    for source in ("compiler, sm_90", "emulator, 64 x 64 x 64", "measured [1]", "published [2]", "published [3]"):
+        assert over.count(source) == 1
+    notes = " ".join(text.split("\n\n")[1].split())
+    for part in ("[1] measured: NVIDIA H200, 2026-11-30", "warm L2", "20 samples", "1980 MHz", "50.44 TFLOP/s"):
+        assert part in notes
+    assert "[3] RTX A6000, published in Simon Boehm" in notes and "2022, 4092^3; cuBLAS 23.25 TFLOP/s" in notes
+
+
+def test_a_rung_that_a_run_has_not_timed_gets_dashes(run, record):
+    coalesced_only = next(seen for seen in records.shipped() if not measured.timed(seen).keys() >= {"naive"})
+    assert cells(ladder_table.table(run, [coalesced_only], ()).splitlines()[2])[8:] == ["-", "-", "-"]
+
+
+def test_only_a_right_result_without_hazards_is_called_right(run):
+    import dataclasses
+
+    wrong = dataclasses.replace(run.rows[0].verdict, wrong=1)
+    changed = dataclasses.replace(run, rows=(dataclasses.replace(run.rows[0], verdict=wrong), run.rows[1]))
+    rows = [cells(line) for line in ladder_table.table(changed, (), ()).splitlines()[2:4]]
+    assert [row[2] for row in rows] == ["WRONG", "right"]
+
+
+def test_runs_are_the_newest_of_each_card_that_timed_every_rung_at_the_size():
+    found = measured.runs(RUNGS, CUBE)
+    assert [(seen.card, measured.problem_of(seen)) for seen in found] == [("NVIDIA H200", CUBE)]
+    assert measured.runs(RUNGS, Gemm(100, 100, 100)) == ()
+
+
+def test_the_speed_of_cublas_is_the_work_over_its_median_time(record):
+    median = np.median(record.conditions["cublas_milliseconds"])
+    assert measured.cublas(record) == pytest.approx(2 * 4096**3 / (median / 1e3))
+
+
+@pytest.mark.parametrize("figure", [lambda record: ladder_figure.shares([record], LADDERS)], indirect=True)
+def test_the_figure_of_shares_has_a_labelled_point_for_each_rung_of_each_ladder(figure, record):
+    (axis,) = figure.axes
+    texts = [text.get_text() for text in axis.texts]
+    assert "90.9%, 45.9 TFLOP/s" in texts and "71.2%, 36.3 TFLOP/s" in texts and "93.7%, 21.8 TFLOP/s" in texts
+    assert sum("TFLOP/s" in text for text in texts) == 3 * len(RUNGS)
+    labels = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert labels == [f"measured: {record.label}, 4096 x 4096 x 4096", published.H200.label, published.A6000.label]
+    assert len({(line.get_color(), line.get_marker()) for line in axis.lines if line.get_marker() != "None"}) == 3
+    assert axis.get_xscale() == "log" and "%" in axis.get_xlabel()
+
+
+@pytest.mark.parametrize("figure", [lambda record: ladder_figure.shares([record], LADDERS)], indirect=True)
+def test_labels_of_the_figure_do_not_overlap_and_stay_inside(figure):
+    figure.canvas.draw()
+    (axis,) = figure.axes
+    boxes = [text.get_window_extent() for text in axis.texts if "TFLOP/s" in text.get_text()]
+    for place, box in enumerate(boxes):
+        assert box.x1 < axis.get_window_extent().x1
+        assert not any(box.overlaps(other) for other in boxes[:place])
+    assert figure.get_facecolor() == axis.get_facecolor() == (1, 1, 1, 1)
+
+
+@pytest.mark.parametrize("figure", [ladder_figure.under_roofs], indirect=True)
+def test_every_rung_of_the_record_stands_under_the_roofs_of_its_card(figure, record):
+    texts = " ".join(text.get_text() for text in figure.axes[0].texts)
+    assert all(f"measured: {each.name}" in texts for each in RUNGS)
+
+
+def test_the_intensity_asked_for_follows_the_blocks_tile():
+    assert ladder_figure.requested_intensity(rung("naive"), {"BX": 32, "BY": 4}, CUBE) == pytest.approx(0.25, rel=1e-3)
+    assert ladder_figure.requested_intensity(rung("shared_tiles"), {"TILE": 32}, CUBE) == pytest.approx(8, rel=5e-3)
+    tile = rung("register_tiles_2d").tile
+    assert ladder_figure.requested_intensity(rung("register_tiles_2d"), tile, CUBE) == pytest.approx(32, rel=2e-2)
