@@ -16,15 +16,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from gemmlab import backend, decisions, record_form, recorded, recording, records
+from gemmlab import backend, decisions, record_form, record_plan, recorded, recording, records
 from gemmlab.backend import Backend
 from gemmlab.decisions import Decision
 from gemmlab.gemm import Gemm
 from gemmlab.launch import Kernel
 from gemmlab.record_comparison import compare, differences
 from gemmlab.record_page import page
+from gemmlab.record_plan import Profile
 from gemmlab.recorded import Record
-from gemmlab.recording import Profile
 
 __all__ = ["Decision", "Profile", "Record", "compare", "decide", "differences", "load", "rerun", "write"]
 
@@ -56,7 +56,7 @@ def write(
     folder = Path(folder)
     _require_new(folder)
     where = where or backend.choose(os.environ.get(backend.VARIABLE, ""))
-    plan = recording.plan(kernels, problems, expected, note, seed, profile)
+    plan = record_plan.plan(kernels, problems, expected, note, seed, profile)
     return _save(folder, recording.carry_out(plan, where, progress))
 
 
@@ -66,6 +66,7 @@ def load(path: str | Path) -> Record:
     Raises FileNotFoundError where there is none, and ValueError that names the file and the field at fault.
     """
     path = Path(path)
+    path = path.parent if path.name == DATA else path
     shipped = records.SHIPPED / f"{path}.json"
     if path.is_file() or (not path.exists() and shipped.is_file()):
         return recorded.of_climb(records.load(path if path.is_file() else shipped))
@@ -85,7 +86,7 @@ def decide(folder: str | Path, decision: Decision) -> Record:
     """
     folder = Path(folder)
     record = load(folder)
-    recording.require_portable("why", decision.why)
+    record_plan.require_portable("why", decision.why)
     entry = decisions.entry(record, decision)
     with (folder / LOG).open("a", encoding="utf-8") as log:
         log.write(json.dumps(entry, allow_nan=False) + "\n")
@@ -104,7 +105,7 @@ def rerun(
     `differences` then says what was not repeated. Raises ValueError for a record without sources, such as a climb's.
     """
     where = where or backend.choose(os.environ.get(backend.VARIABLE, ""))
-    return recording.carry_out(recording.repetition(record), where, progress)
+    return recording.carry_out(record_plan.repetition(record), where, progress)
 
 
 def _require_new(folder: Path) -> None:
@@ -124,7 +125,10 @@ def _save(folder: Path, record: Record) -> Record:
         (fresh / SOURCES / f"{name}.cu").write_bytes(source.encode())
     (fresh / DATA).write_text(json.dumps(record.data, indent=1, allow_nan=False) + "\n", encoding="utf-8")
     (fresh / PAGE).write_text(page(record), encoding="utf-8")
-    fresh.rename(folder)
+    try:
+        fresh.rename(folder)
+    except OSError:
+        raise FileExistsError(f"{folder} was made by another meanwhile; the record is kept at {fresh}") from None
     return record
 
 
@@ -136,10 +140,16 @@ def _checked(path: Path, read: Callable[[str], Any]) -> Any:
 
 
 def _entries(record: Record, text: str) -> tuple[Mapping[str, Any], ...]:
-    entries = tuple(json.loads(line) for line in text.splitlines() if line.strip())
-    for number, entry in enumerate(entries, start=1):
-        record_form.check_decision(entry, record.kernels, f"line {number}")
-        if entry["verdict"] == "kept":
-            found = decisions.stops(record, entry["kernel"], entry["against"])
-            decisions.require_keepable(entry["kernel"], found, tuple(entry["despite"]))
-    return entries
+    return tuple(_entry(record, line, number) for number, line in enumerate(text.splitlines(), start=1))
+
+
+def _entry(record: Record, line: str, number: int) -> Mapping[str, Any]:
+    try:
+        entry = json.loads(line)
+    except ValueError as error:
+        raise ValueError(f"line {number} is no JSON: {error}") from None
+    record_form.check_decision(entry, record.kernels, f"line {number}")
+    if entry["verdict"] == "kept":
+        found = decisions.stops(record, entry["kernel"], entry["against"])
+        decisions.require_keepable(entry["kernel"], found, tuple(entry["despite"]))
+    return entry

@@ -78,8 +78,8 @@ def record(options: argparse.Namespace) -> int:
         )
     found = [f"{name}: {stop}" for name in kernels for stop in decisions.stops(written, name)]
     print("\n".join([*found, f"written to {options.folder}: read {options.folder / record.PAGE}"]))
-    if not written.data["complete"]:
-        return refuse("record", f"ended early: {len(written.runs)} of {len(kernels)} runs are done", 130)
+    if written.data["ended"] is not None:
+        return refuse("record", f"{len(written.runs)} of {len(kernels)} runs are done: {written.data['ended']}", 130)
     return 1 if found else 0
 
 
@@ -111,8 +111,8 @@ def rerun(options: argparse.Namespace) -> int:
     with _bar("running again", len(before.runs) + len(before.data["examinations"])) as bar:
         now = record.rerun(before, _backend(options), bar.update)
     print(record.compare(before, now))
-    if not now.data["complete"]:
-        return refuse("rerun", "ended early: not every run was repeated", 130)
+    if now.data["ended"] is not None:
+        return refuse("rerun", f"not everything was repeated: {now.data['ended']}", 130)
     unequal = record.differences(before, now)
     print("\n".join(["", *unequal]) if unequal else "\nresults, bits of C and counts are equal")
     return 1 if unequal else 0

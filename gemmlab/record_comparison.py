@@ -1,12 +1,14 @@
 """Two records side by side: a row for each kernel, problem and figure, a column for each record."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any
 
 from gemmlab import recorded
 from gemmlab.recorded import COUNTED, MEASURED, Figure, Record, written
 
 Run = Mapping[str, Any] | None
+Examination = Mapping[str, Any]
 Line = tuple[str, str, str, str]
 
 
@@ -35,11 +37,17 @@ def differences(a: Record, b: Record) -> tuple[str, ...]:
     """Return in words what b did not repeat of a: runs, sources, results, bits of C, and what compiler and emulator
     counted. Times are no part of it.
     """
-    return tuple(
+    runs = (
         f"{name}, {written(problem)}: {said}"
         for (name, problem), ours, theirs in _pairs(a, b)
         for said in _unequal(ours, theirs)
     )
+    examinations = (
+        f"{name}: {said}"
+        for name in dict.fromkeys((*a.kernels, *b.kernels))
+        for said in _unequally_examined(a.examinations_of(name), b.examinations_of(name))
+    )
+    return *runs, *examinations
 
 
 def _pairs(a: Record, b: Record) -> list[tuple[Any, Run, Run]]:
@@ -64,6 +72,20 @@ def _unequal(ours: Run, theirs: Run) -> Iterator[str]:
     for figure in COUNTED:
         if None not in (figure.of(ours), figure.of(theirs)) and figure.of(ours) != figure.of(theirs):
             yield f"{figure.name} {figure.text(theirs)}, and was {figure.text(ours)}"
+
+
+def _unequally_examined(ours: Sequence[Examination], theirs: Sequence[Examination]) -> Iterator[str]:
+    if len(ours) != len(theirs):
+        yield "examined only in the " + ("first" if ours else "second")
+        return
+    for before, after in zip(ours, theirs, strict=True):
+        kinds = [sorted({hazard["kind"] for hazard in each["trace"]["hazards"]}) for each in (before, after)]
+        if kinds[0] != kinds[1]:
+            yield f"hazards: {', '.join(kinds[1]) or 'none'}, and was {', '.join(kinds[0]) or 'none'}"
+        judged = [[recorded.correct(check) for check in each["checks"]] for each in (before, after)]
+        changed = sum(one is not other for one, other in zip_longest(*judged))
+        if changed:
+            yield f"{changed} of {len(judged[0])} checks on other shapes and inputs came out otherwise"
 
 
 Cells = Callable[[Run, Run], tuple[str, str, str, str]]
@@ -127,7 +149,7 @@ def _table(labels: Sequence[str], blocks: Sequence[Sequence[Sequence[str]]]) -> 
 
 def _remark(record: Record) -> str:
     said = [f"driver {driver}" if (driver := record.data["environment"]["driver"]) else "nothing was timed"]
-    said += [] if record.data["complete"] else ["incomplete"]
+    said += [] if record.data["ended"] is None else ["incomplete"]
     said += [record.data["note"]] if record.data["note"] else []
     return f"; {'; '.join(said)}"
 

@@ -83,7 +83,7 @@ ENVIRONMENT = {
     "gemmlab": Nullable(str),
 }
 RECORD = {
-    "complete": bool,  # false where an interrupt ended it
+    "ended": Nullable(str),  # what ended the recording before every run was done, such as an interrupt
     "note": str,
     "environment": ENVIRONMENT,
     "inputs": {"family": str, "seed": int},

@@ -45,8 +45,8 @@ def _section(title: str, text: str) -> str:
 
 def _title(record: Record) -> str:
     lines = [f"# Record: {', '.join(record.kernels)}", record.label]
-    if not record.data["complete"]:
-        lines.append("**Incomplete**: the recording was ended before every run was done.")
+    if record.data["ended"] is not None:
+        lines.append(f"**Incomplete**: ended before every run was done by {_cell(record.data['ended'])}")
     return "\n\n".join([*lines, *filter(None, [_cell(record.data["note"]) if record.data["note"] else ""])]) + "\n"
 
 

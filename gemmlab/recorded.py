@@ -76,7 +76,7 @@ def of_climb(climb: records.Record) -> Record:
     kernels = [{"name": row["name"], "entry": row["entry"], "sha256": None, "expected": None} for row in climb.rungs]
     return Record(
         {
-            "complete": True,
+            "ended": None,
             "note": "a climb of the ladder",
             "environment": seen | {"clocks": given["clocks"]},
             "inputs": {name: given[name] for name in ("family", "seed")},

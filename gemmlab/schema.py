@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from datetime import date
 from typing import Any, NamedTuple
 
+LONGEST = 200  # characters of a wrong value that a message shows
+
 
 class Nullable(NamedTuple):
     """A field that may be null."""
@@ -51,7 +53,11 @@ def _check_type(value: Any, expected: type, where: str) -> None:
     else:
         right = isinstance(value, expected)
     if not right:
-        raise ValueError(f"{where or 'the data'} is {value!r}, but must be {_TYPE_NAMES[expected]}")
+        raise ValueError(f"{where or 'the data'} is {_shortened(repr(value))}, but must be {_TYPE_NAMES[expected]}")
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
 
 
 def check_date(text: str, where: str) -> None:

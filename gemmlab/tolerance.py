@@ -21,6 +21,12 @@ import numpy as np
 
 from gemmlab.gemm import Gemm, reference, require_matrix
 
+POLICY = (
+    "|C - R| <= gamma(K + 2) |alpha| (|A| @ |B|) + gamma(2) |beta C| + (K |alpha| + 2) 2^-149 at every output, R in "
+    "float64, gamma(n) = n u / (1 - n u) and u = 2^-24; NaN never passes; where beta is 0, C is filled with a NaN first"
+)
+"""The policy in one line, for a record."""
+
 UNIT_ROUNDOFF = 2.0**-24
 SMALLEST_SUBNORMAL = 2.0**-149
 LARGEST = float(np.finfo(np.float32).max)
