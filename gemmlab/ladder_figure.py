@@ -1,6 +1,8 @@
 """The whole ladder in a figure: each rung's speed as a share of cuBLAS, and all of them under the roofs of a card."""
 
+import json
 from collections.abc import Sequence
+from hashlib import sha256
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -16,6 +18,7 @@ from gemmlab.records import Record
 
 LANE = 0.25  # of the distance between two rungs, between the ladders side by side at one of them
 
+Series = tuple[str, dict[str, tuple[float, float]]]  # a label, and % of cuBLAS and TFLOP/s by the name of a rung
 LABEL = {"fontsize": 8, "bbox": {"facecolor": "white", "edgecolor": "none", "pad": 1}, "zorder": 3}
 
 
@@ -25,7 +28,7 @@ def shares(runs: Sequence[Record], ladders: Sequence[Ladder]) -> Figure:
     Each point is labelled with its share and its TFLOP/s, and each ladder with card, date and size. All are measured,
     so all are filled; the legend says which were published by others.
     """
-    series = [*map(_of_record, runs), *map(_of_ladder, ladders)]
+    series = _series(runs, ladders)
     names = dict.fromkeys(name for _, points in series for name in points)
     with plt.rc_context(plotting.STYLE):
         figure, axis = plt.subplots(figsize=(10, 1.4 + (0.2 + 0.22 * len(series)) * len(names)), layout="constrained")
@@ -59,6 +62,11 @@ def shares(runs: Sequence[Record], ladders: Sequence[Ladder]) -> Figure:
     return figure
 
 
+def digest(runs: Sequence[Record], ladders: Sequence[Ladder]) -> str:
+    """Return the SHA-256 of all that `shares` draws of these runs and ladders, to tell whether a picture is theirs."""
+    return sha256(json.dumps(_series(runs, ladders)).encode()).hexdigest()
+
+
 def under_roofs(record: Record) -> Figure:
     """Return a record's rungs under the roofs of its card, each at the intensity of what its blocks ask memory for.
 
@@ -79,13 +87,17 @@ def requested_intensity(rung: Rung, tile: Tile, problem: Gemm) -> float:
     return roofline.intensity(problem.flops, roofline.requests(problem, BM=BM, BN=BN).bytes)
 
 
-def _of_record(record: Record) -> tuple[str, dict[str, tuple[float, float]]]:
+def _series(runs: Sequence[Record], ladders: Sequence[Ladder]) -> list[Series]:
+    return [*map(_of_record, runs), *map(_of_ladder, ladders)]
+
+
+def _of_record(record: Record) -> Series:
     shape = " x ".join(map(str, record.rungs[0]["shape"]))
     rows = measured.timed(record)
     points = {name: (row["percent_of_cublas"], row["gflops"] / 1e3) for name, row in rows.items()}
     return f"measured: {record.label}, {shape}", points
 
 
-def _of_ladder(ladder: Ladder) -> tuple[str, dict[str, tuple[float, float]]]:
+def _of_ladder(ladder: Ladder) -> Series:
     points = {name: (ladder.percent_of_cublas(name), speed / 1e3) for name, speed in ladder.gflops.items()}
     return ladder.label, points

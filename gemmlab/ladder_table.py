@@ -7,6 +7,7 @@ from typing import Any
 
 from gemmlab import columns, measured, roofline
 from gemmlab.columns import Column, known
+from gemmlab.gpus import ARCHITECTURES
 from gemmlab.published import Ladder
 from gemmlab.records import Record
 from gemmlab.resources import occupancy
@@ -23,13 +24,14 @@ def table(run: Run, runs: Sequence[Record], ladders: Sequence[Ladder]) -> str:
     """
     counted = run.rows[0].problem
     where = f" emulator, {counted.M} x {counted.N} x {counted.K} "
-    compiler = f" compiler, {run.environment['architecture']} "
+    arch = run.environment["architecture"]
+    compiler = f" compiler, {arch} "
     numbered = list(enumerate([*runs, *ladders], start=1))
     shown = (
         Column("", "rung", lambda row: f"{row.rung.number} {row.rung.name}"),
         Column("", "result", lambda row: "right" if row.verdict.correct and not row.hazards else "WRONG"),
         Column(compiler, "registers", lambda row: str(row.registers)),
-        Column(compiler, "occupancy", lambda row: f"{_occupancy(row, run.environment['architecture']):.0%}"),
+        Column(compiler, "occupancy", lambda row: known(_occupancy(row, arch), ".0%")),
         Column(where, "FLOP/B", lambda row: known(requested_intensity(row), ".3g")),
         Column(where, "sectors", lambda row: known(units(row, "global"), ",")),
         Column(where, "wavefronts", lambda row: known(units(row, "shared"), ",")),
@@ -59,13 +61,13 @@ def units(row: Row, space: str) -> int | None:
 
 def conditions(record: Record) -> str:
     """Return in a sentence what a record's times belong to: card, driver, problem, policy, clocks, and cuBLAS."""
-    given, cublas = record.conditions, measured.cublas(record)
+    given, cublas, batches = record.conditions, measured.cublas(record), _batches(record)
     shape = " x ".join(map(str, record.rungs[0]["shape"]))
     yardstick = "not timed" if cublas is None else f"{cublas / 1e12:.2f} TFLOP/s"
     return (
         f"measured: {record.label}, driver {record.driver}, CUDA {record.cuda}; {shape}, float32, {given['family']} "
-        f"inputs; medians of {given['samples']} samples after {given['warmup']} launches; {given['boundary']}; "
-        f"{given['cache']}; {given['clocks']}; cuBLAS in the same run, TF32 off: {yardstick}"
+        f"inputs; medians of {given['samples']} samples of {batches}, after {given['warmup']} launches to warm up; "
+        f"{given['boundary']}; {given['cache']}; {given['clocks']}; cuBLAS in the same run, TF32 off: {yardstick}"
     )
 
 
@@ -85,8 +87,8 @@ def markdown(record: Record, ladder: Ladder) -> str:
     lines.append(
         f"| cuBLAS | {1e3 * measured.problem_of(record).flops / cublas:.4g} | {cublas / 1e12:.3g} | 100 | 100 |"
     )
-    said = conditions(record)
-    return "\n".join([*lines, "", f"{said[0].upper()}{said[1:]}. Last column: {_about(ladder)}."])
+    said = f"M{conditions(record)[1:]}. Last column: {_about(ladder)}."
+    return "\n".join([*lines, "", textwrap.fill(said, 120, break_on_hyphens=False)])
 
 
 def _timed(number: int, seen: Record | Ladder) -> tuple[Column, ...]:
@@ -108,6 +110,12 @@ def _of(rows: Mapping[str, Mapping[str, Any]], text: Callable[[Mapping[str, Any]
     return lambda row: text(rows[row.rung.name]) if row.rung.name in rows else "-"
 
 
+def _batches(record: Record) -> str:
+    """How many launches a sample of a rung holds, such as '5 launches' or '1 to 37 launches'."""
+    batches = [row["batch"] for row in measured.timed(record).values() if row["batch"]]
+    return f"{' to '.join(map(str, sorted({min(batches), max(batches)})))} launches" if batches else "unknown batches"
+
+
 def _tflops(ladder: Ladder, rung: str) -> float | None:
     return ladder.gflops[rung] / 1e3 if rung in ladder.gflops else None
 
@@ -116,6 +124,9 @@ def _about(ladder: Ladder) -> str:
     return f"{ladder.label}; cuBLAS {ladder.cublas / 1e3:.4g} TFLOP/s"
 
 
-def _occupancy(row: Row, architecture: str) -> float:
+def _occupancy(row: Row, arch: str) -> float | None:
+    """The occupancy of a rung, or None on an architecture whose limits are not known."""
+    if arch not in ARCHITECTURES:
+        return None
     x, y, z = row.rung.geometry(row.problem, row.tile).block
-    return occupancy(architecture, x * y * z, row.registers, row.shared_bytes).fraction
+    return occupancy(arch, x * y * z, row.registers, row.shared_bytes).fraction

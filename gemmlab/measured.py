@@ -37,14 +37,17 @@ def measure(rungs: Sequence[Rung], problem: Gemm) -> Record | None:
 
 
 def runs(rungs: Sequence[Rung], problem: Gemm) -> tuple[Record, ...]:
-    """Return the runs that timed every one of `rungs` on `problem`: on a GPU one made now, then the newest shipped of
-    each card.
-    """
+    """Return the runs that timed every one of `rungs` on `problem`: on a GPU one made now, then those of `shipped`."""
     now = [measure(rungs, problem)] if backend.name == "cuda" else []
+    return *now, *shipped(rungs, problem)
+
+
+def shipped(rungs: Sequence[Rung], problem: Gemm) -> tuple[Record, ...]:
+    """Return, of each card, the newest shipped record that timed every one of `rungs` on `problem`."""
     alike = [record for record in records.shipped() if problem_of(record) == problem]
     cards = dict.fromkeys(record.card for record in alike)
-    shipped = (newest((record for record in alike if record.card == card), rungs) for card in cards)
-    return *now, *(record for record in shipped if record)
+    of_cards = (newest((record for record in alike if record.card == card), rungs) for card in cards)
+    return tuple(record for record in of_cards if record)
 
 
 def problem_of(record: Record) -> Gemm:

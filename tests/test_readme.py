@@ -1,0 +1,59 @@
+"""README's ladder is the shipped record's."""
+
+import dataclasses
+import sys
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+from PIL import Image
+
+from gemmlab import ladder_figure
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+import ladder  # noqa: E402
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_table_in_the_readme_is_the_one_that_the_record_gives():
+    assert ladder.with_ladder(README, ladder.record()) == README, "write it with: python benchmarks/ladder.py"
+
+
+def test_the_table_has_a_line_for_each_rung_and_says_on_what_card_and_how_it_was_measured():
+    table = README.split(ladder.FIRST)[1].split(ladder.LAST)[0]
+    # 2 * 4096^3 FLOPs in 2.996 ms, and cuBLAS's 2.725 ms in that.
+    assert "| 6 warp tiles | 2.996 | 45.9 | 90.9 | 93.7 |" in table
+    assert "| cuBLAS | 2.725 | 50.4 | 100 | 100 |" in table
+    assert sum(line.startswith("| ") and line[2].isdigit() for line in table.splitlines()) == 7
+    for condition in ("NVIDIA H200", "2026-11-30", "driver 580.159.04", "CUDA 13.2", "4096 x 4096 x 4096", "warm L2"):
+        assert condition in table
+    for condition in ("20 samples", "1980 MHz", "41 C", "TF32 off", "50.44 TFLOP/s"):
+        assert condition in table
+
+
+def test_the_figure_in_the_readme_was_drawn_from_the_record_on_an_opaque_ground():
+    with Image.open(ladder.FIGURE) as picture:
+        assert picture.text["Source"] == ladder_figure.digest([ladder.record()], ladder.LADDERS), (
+            "draw it with: python benchmarks/ladder.py"
+        )
+        assert picture.convert("RGBA").getchannel("A").getextrema() == (255, 255)
+        assert picture.convert("RGB").getpixel((0, 0)) == (255, 255, 255)
+    assert f"]({ladder.FIGURE.relative_to(ROOT).as_posix()})" in README
+
+
+def test_a_figure_of_other_speeds_has_another_digest():
+    seen = ladder.record()
+    rows = [dict(row) for row in seen.rungs]
+    rows[0]["gflops"] += 1
+    other = dataclasses.replace(seen, rungs=tuple(rows))
+    assert ladder_figure.digest([other], ()) != ladder_figure.digest([seen], ()) == ladder_figure.digest([seen], ())
+
+
+def test_writing_again_changes_nothing_else_of_a_readme():
+    text = f"before\n{ladder.FIRST}old\n{ladder.LAST}after\n"
+    written = ladder.with_ladder(text, ladder.record())
+    assert written.startswith(f"before\n{ladder.FIRST}\n| rung |") and written.endswith(f"{ladder.LAST}after\n")
+    assert "old" not in written
+    plt.close("all")
