@@ -1,7 +1,7 @@
 """Time of kernels on a GPU, with every sample kept, and what came over the GPU meanwhile.
 
-The policy. Buffers are allocated and filled before. Launches to warm up come first, each waited for: they compile, load
-and fill caches. Then the batch is sized, so that in a trial it lasted MIN_SAMPLE_MS: an event resolves about half a
+The policy. Buffers are allocated and filled before. Launches to warm up come first: they compile, load and fill caches,
+and are waited for. Then the batch is sized, so that in a trial it lasted MIN_SAMPLE_MS: an event resolves about half a
 microsecond, and the first launch of a batch waits for the host, which is then less than a part in 500. A sample is the
 time of a batch over its launches. While each sample runs, the GPU's clocks are read. The work counted for a speed is
 2*M*N*K.
@@ -15,9 +15,11 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
-from gemmlab import sensors, steadiness
+from gemmlab import context, sensors, steadiness
+from gemmlab.context import ContextLost
 from gemmlab.sensors import Reading
 
 BOUNDARY = "CUDA events around a batch of launches on one stream"
@@ -32,7 +34,7 @@ MAX_BATCH = 10_000
 
 
 class LaunchFailed(RuntimeError):
-    """A launch that CUDA refused, or that failed while it ran; the message names it and says what to do."""
+    """A launch that was refused; the message names it. One that fails while it runs raises ContextLost."""
 
 
 @dataclass(frozen=True)
@@ -99,8 +101,8 @@ def time_kernel(
     overwritten on the same stream, and the flush hides the submission. `batch` is sized to MIN_SAMPLE_MS unless given.
     `cuda` stands for `cupy.cuda`.
 
-    Raises ValueError for another cache policy or a count below 1, and LaunchFailed, which calls the kernel `name`, from
-    what `launch` raises or from what waiting for it does.
+    Raises ValueError for another cache policy or a count below 1; LaunchFailed, which calls the kernel `name`, when
+    `launch` raises; and ContextLost, which names the launch too, when waiting for it does.
     """
     policies = {WARM: (BOUNDARY, lambda cuda: _submit), FLUSHED: (EACH_LAUNCH, _submit_after_flushes)}
     if cache not in policies:
@@ -190,10 +192,7 @@ class _Submission:
         try:
             spans[-1][1].synchronize()
         except Exception as error:
-            raise LaunchFailed(
-                f"{self.name} failed while it ran: {error}. After such a fault CUDA refuses every call: restart the "
-                "notebook's kernel, and run this kernel on the emulator to see the line at fault"
-            ) from error
+            raise ContextLost(self.name, error) from error
         return sum(self.cuda.get_elapsed_time(start, stop) for start, stop in spans)
 
 
@@ -222,8 +221,9 @@ def _submit_after_flushes(cuda: Any) -> Callable[[_Submission, int], list[tuple[
 
 
 def _warm_up(submission: _Submission, launches: int) -> None:
-    for _ in range(launches):
-        submission.wait(_submit(submission, 1))
+    with context.watched(SimpleNamespace(cuda=submission.cuda), submission.name):
+        for _ in range(launches):
+            submission.launch()
 
 
 def _sized_batch(trial_ms: Callable[[int], float]) -> int:

@@ -1,0 +1,182 @@
+"""Experiments on measuring itself, on a GPU: the same kernel timed in several ways, or under several conditions."""
+
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from gemmlab import launch, measurements, tuned
+from gemmlab.backend import Backend
+from gemmlab.cublas import cublas_sgemm
+from gemmlab.environment import card_name, environment
+from gemmlab.gemm import Gemm, inputs
+from gemmlab.ladder import arguments, rung
+from gemmlab.launch import Kernel
+from gemmlab.measurements import Findings, Measurement
+from gemmlab.timing import FLUSHED, WARM, Timing, time_end_to_end, time_graph, time_kernel
+
+CALL, CALL_AND_WAIT = "host clock around the call", "host clock around the call and a wait"
+LARGE, SMALL = Gemm(4096, 4096, 4096), Gemm(256, 256, 256)
+FITS_L2 = Gemm(1024, 1024, 1024)  # A, B and C together are 12 MiB
+CHECKED = Gemm(129, 130, 33)
+HOST_SAMPLES = 20
+POWER_SAMPLES = 100  # of 10 ms at least, so that a row of them lasts as long as power takes to settle
+CUBLAS = "cuBLAS"
+
+Matrices = Sequence[np.ndarray]
+Found = tuple[str, str, Gemm, Timing]  # kernel, label, problem, timing
+
+
+def measure(names: Sequence[str], where: Backend) -> Findings:
+    """Run experiments on the GPU of a backend.
+
+    Raises ValueError for the emulator, where nothing is timed, and for an unknown name; AssertionError when a kernel's
+    result is wrong.
+    """
+    if where.name != "cuda":
+        raise ValueError(f"nothing is timed on the {where.name}: run this on a machine with an NVIDIA GPU")
+    unknown = [name for name in names if name not in EXPERIMENTS]
+    if unknown:
+        raise ValueError(f"no experiment is called {unknown[0]!r}; there are: {', '.join(EXPERIMENTS)}")
+    found = [Measurement(name, *each) for name in names for each in EXPERIMENTS[name](where)]
+    return Findings(environment(where, {}), tuple(found))
+
+
+def known(name: str, where: Backend) -> Findings | None:
+    """Return an experiment's findings: on a GPU measured now; without one, the newest shipped, or None."""
+    return measure([name], where) if where.name == "cuda" else measurements.newest(name, measurements.SHIPPED)
+
+
+def launches(names: Sequence[str], problem: Gemm, matrices: Matrices, where: Backend) -> dict[str, Callable[[], Any]]:
+    """Return launches of rungs and of cuBLAS by name."""
+    rungs = {name: _submission(_kernel(name, where), problem, matrices, where) for name in names}
+    A, B, C = map(where.cp.asarray, matrices)
+    return rungs | {CUBLAS: partial(cublas_sgemm, problem, A, B, C)}
+
+
+def stopwatches(where: Backend) -> list[Found]:
+    """Time one kernel by the host's clock without and with a wait, and by events."""
+    kernel = _kernel("warp_tiles", where)
+    submit = _submission(kernel, LARGE, inputs(LARGE), where)
+    cuda = where.cp.cuda
+    wait = cuda.Device().synchronize
+    timings = (
+        _by_the_host(submit, CALL, wait, lambda: None, warmup=1),
+        _by_the_host(submit, CALL_AND_WAIT, wait, wait, warmup=1),
+        time_kernel(submit, name=kernel.entry, cuda=cuda),
+    )
+    return [("warp_tiles", timing.boundary, LARGE, timing) for timing in timings]
+
+
+def first_launches(where: Backend) -> list[Found]:
+    """Time the first launch of a source that was never compiled before, and those after it, by the host's clock."""
+    kernel = _kernel("warp_tiles", where)
+    # CuPy keeps what it compiled on disk, by source: a new comment is a new source.
+    fresh = Kernel(f"{kernel.source}\n// {uuid.uuid4()}\n", kernel.entry, kernel.options, kernel.geometry)
+    submit = _submission(fresh, FITS_L2, inputs(FITS_L2), where)
+    wait = where.cp.cuda.Device().synchronize
+    first = _by_the_host(submit, CALL_AND_WAIT, wait, wait, count=1)
+    later = _by_the_host(submit, CALL_AND_WAIT, wait, wait, warmup=1)
+    return [("warp_tiles", "first launch", FITS_L2, first), ("warp_tiles", "later launches", FITS_L2, later)]
+
+
+def caches(where: Backend) -> list[Found]:
+    """Time kernels with warm and with flushed L2, where A, B and C fit into an H200's L2 and where they do not."""
+    found = []
+    for problem in (FITS_L2, LARGE):
+        for name, submit in launches(("shared_tiles", "warp_tiles"), problem, inputs(problem), where).items():
+            for cache in (WARM, FLUSHED):
+                timing = time_kernel(submit, cache=cache, name=name, cuda=where.cp.cuda)
+                found.append((name, cache, problem, timing))
+    return found
+
+
+def values(where: Backend) -> list[Found]:
+    """Time kernels on zeros and on random numbers, each twice in turn, so that an order would show."""
+    found = []
+    for turn in ("", ", again"):
+        for family in ("zeros", "uniform"):
+            matrices = inputs(LARGE, family)
+            for name, submit in launches(("warp_tiles",), LARGE, matrices, where).items():
+                timing = time_kernel(submit, samples=POWER_SAMPLES, name=name, cuda=where.cp.cuda)
+                found.append((name, f"{family}{turn}", LARGE, timing))
+    return found
+
+
+def submissions(where: Backend) -> list[Found]:
+    """Time short kernels launched one by one, and captured in a graph."""
+    found = []
+    for name in ("shared_tiles", "warp_tiles"):
+        submit = _submission(_kernel(name, where), SMALL, inputs(SMALL), where)
+        for time_it in (time_kernel, time_graph):
+            timing = time_it(submit, name=name, cuda=where.cp.cuda)
+            found.append((name, timing.boundary, SMALL, timing))
+    return found
+
+
+def ends(where: Backend) -> list[Found]:
+    """Time a kernel on resident inputs, and end to end with all copies."""
+    kernel, matrices, cp = _kernel("warp_tiles", where), inputs(LARGE), where.cp
+    resident = time_kernel(_submission(kernel, LARGE, matrices, where), name=kernel.entry, cuda=cp.cuda)
+    compiled = cp.RawKernel(kernel.source, kernel.entry, kernel.options)
+    grid, block, shared_mem = kernel.geometry(LARGE)
+
+    def run() -> np.ndarray:
+        A, B, C = map(cp.asarray, matrices)
+        compiled(grid, block, arguments(LARGE, A, B, C), shared_mem=shared_mem)
+        return cp.asnumpy(C)
+
+    return [("warp_tiles", timing.boundary, LARGE, timing) for timing in (resident, time_end_to_end(run))]
+
+
+EXPERIMENTS: Mapping[str, Callable[[Backend], list[Found]]] = MappingProxyType(
+    {
+        "stopwatch": stopwatches,
+        "first launch": first_launches,
+        "L2": caches,
+        "values": values,
+        "submission": submissions,
+        "end to end": ends,
+    }
+)
+
+
+def _kernel(name: str, where: Backend) -> Kernel:
+    """Return a rung's kernel with the tile of the card, once its result has been checked there."""
+    chosen = rung(name)
+    kernel = launch.of(chosen, tuned.tile(chosen, card_name(where)))
+    launch.require(launch.check(kernel, [CHECKED], ("uniform",), where.cp))
+    return kernel
+
+
+def _submission(kernel: Kernel, problem: Gemm, matrices: Matrices, where: Backend) -> Callable[[], Any]:
+    A, B, C = map(where.cp.asarray, matrices)
+    compiled = where.cp.RawKernel(kernel.source, kernel.entry, kernel.options)
+    grid, block, shared_mem = kernel.geometry(problem)
+    return partial(compiled, grid, block, arguments(problem, A, B, C), shared_mem=shared_mem)
+
+
+def _by_the_host(
+    submit: Callable[[], Any],
+    boundary: str,
+    settle: Callable[[], None],
+    wait: Callable[[], None],
+    count: int = HOST_SAMPLES,
+    warmup: int = 0,
+) -> Timing:
+    """Time single launches by the host's clock: `settle` waits for the device before each, `wait` ends each."""
+    milliseconds = []
+    for _ in range(warmup):
+        submit()
+    for _ in range(count):
+        settle()
+        begin = time.perf_counter()
+        submit()
+        wait()
+        milliseconds.append((time.perf_counter() - begin) * 1e3)
+    settle()
+    return Timing(tuple(milliseconds), 1, warmup, WARM, boundary)
