@@ -19,7 +19,7 @@ import numpy as np
 
 from gemmlab import backend, correctness, emulator, launch, nvrtc, tolerance, tuned
 from gemmlab.backend import Backend
-from gemmlab.context import ContextLost, watched
+from gemmlab.context import ContextLost, require_alive, watched
 from gemmlab.cublas import cublas_sgemm
 from gemmlab.emulator.instructions import Frame
 from gemmlab.emulator.observer import Observer
@@ -87,6 +87,7 @@ def climb(
     not compile, AssertionError when cuBLAS itself is wrong, and ContextLost when no rung was done before it.
     """
     where = where or backend.choose(os.environ.get(backend.VARIABLE, ""))
+    require_alive(where.cp, "this climb")
     card = card_name(where)
     chosen = [(rung, rung.full_tile(tiles.get(rung.name, tuned.tile(rung, card)))) for rung in rungs]
     for rung, tile in chosen:

@@ -26,16 +26,21 @@ class ContextLost(RuntimeError):
         self.launch = launch
 
 
+def require_alive(xp: ModuleType, asker: str) -> None:
+    """Raise ContextLost when a launch has ended the context of `xp`; `asker` names in words what is to come."""
+    try:
+        xp.cuda.Device().synchronize()
+    except Exception as error:
+        raise ContextLost(_ended[0] if _ended else f"a launch before {asker}", error) from error
+
+
 @contextmanager
 def watched(xp: ModuleType, launch: str) -> Iterator[None]:
     """Wait on `xp`, CuPy or the emulator, for all that is submitted inside; `launch` names it in words.
 
     Raises ContextLost when it, or a launch before it, has ended the context. Other errors pass through.
     """
-    try:
-        xp.cuda.Device().synchronize()
-    except Exception as error:
-        raise ContextLost(_ended[0] if _ended else f"a launch before {launch}", error) from error
+    require_alive(xp, launch)
     try:
         yield
         xp.cuda.Device().synchronize()

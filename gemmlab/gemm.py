@@ -97,8 +97,8 @@ def require_matrix(problem: Gemm, name: str, matrix: np.ndarray, role: str | Non
 def require_operands(problem: Gemm, A: Any, B: Any, C: Any) -> None:
     """Raise unless a kernel may be given these arrays, of NumPy, CuPy or the emulator.
 
-    Raises TypeError for another dtype than float32, ValueError for another shape, for rows that are not one after the
-    other in memory, and for a C that shares memory with A or B.
+    Raises TypeError for what is no array or of another dtype than float32, ValueError for another shape, for rows that
+    are not one after the other in memory, and for a C that shares memory with A or B.
     """
     arrays = {"A": A, "B": B, "C": C}
     for name, array in arrays.items():
@@ -113,6 +113,8 @@ def require_operands(problem: Gemm, A: Any, B: Any, C: Any) -> None:
 
 
 def _require_operand(name: str, array: Any, shape: tuple[int, int]) -> None:
+    if not hasattr(array, "dtype"):
+        raise TypeError(f"{name} is a {type(array).__name__}, but must be an array: pass asarray({name}, np.float32)")
     if array.dtype != np.float32:
         raise TypeError(f"{name} has dtype {array.dtype}, but kernels read float32: pass {name}.astype(np.float32)")
     if tuple(array.shape) != shape:

@@ -77,10 +77,13 @@ def of(rung: Rung, tile: Tile | None = None, source: str | None = None) -> Kerne
 def run(kernel: Kernel, problem: Gemm, matrices: Sequence[np.ndarray], xp: ModuleType = emulator) -> np.ndarray:
     """Return C, (M, N), after one launch on `xp`, the emulator or CuPy; outputs that nobody writes stay SENTINEL.
 
-    Raises TypeError or ValueError as `gemm.require_operands` does, and what a launch raises: nvrtc.CompileError,
-    emulator.KernelFault, context.ContextLost for one that the GPU did not survive, or CuPy's other errors.
+    With beta == 0, C is not read and may be None. Raises TypeError or ValueError as `gemm.require_operands` does, and
+    what a launch raises: nvrtc.CompileError, emulator.KernelFault, context.ContextLost for one that the GPU did not
+    survive, or CuPy's other errors.
     """
     A, B, C = matrices
+    if C is not None or problem.beta != 0.0:
+        require_operands(problem, A, B, C)
     return _launched(kernel, problem, A, B, initial_output(problem, C), xp)
 
 
@@ -169,7 +172,6 @@ def _share(share: float) -> str:
 
 def _launched(kernel: Kernel, problem: Gemm, A: np.ndarray, B: np.ndarray, C: np.ndarray, xp: ModuleType) -> np.ndarray:
     """Return what a launch leaves where C was."""
-    require_operands(problem, A, B, C)
     grid, block, shared_mem = kernel.geometry(problem)
     with context.watched(xp, named(kernel, problem)):
         device_A, device_B, device_C = map(xp.asarray, (A, B, C))

@@ -1,10 +1,15 @@
 """A stand-in for CuPy, sound unless told otherwise: it answers with what it is given, and its kernels do `run`."""
 
+import itertools
 import sys
 from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
+
+from gemmlab import emulator
+
+ILLEGAL_ADDRESS = "cudaErrorIllegalAddress: an illegal memory access was encountered"
 
 
 def store_42(grid, block, arguments):
@@ -41,6 +46,35 @@ def raising(message: str) -> Callable:
         raise RuntimeError(message)
 
     return fail
+
+
+def breaking_cupy(at: int) -> ModuleType:
+    """Return a CuPy whose kernels run on the emulator up to launch `at`, which ends the context as a wild address does:
+    the launch itself returns, and every later call fails.
+    """
+    cupy = fake_cupy()
+    launches, ended = itertools.count(1), []
+
+    def until_the_end(function: Callable) -> Callable:
+        def call(*arguments):
+            if ended:
+                raise RuntimeError(ILLEGAL_ADDRESS)
+            return function(*arguments)
+
+        return call
+
+    class Kernel(emulator.RawKernel):
+        def __call__(self, grid, block, args, *, shared_mem=0):
+            if next(launches) == at:
+                ended.append(True)
+            else:
+                super().__call__(grid, block, args, shared_mem=shared_mem)
+
+    cupy.RawKernel = Kernel
+    cupy.asarray, cupy.asnumpy = until_the_end(emulator.asarray), until_the_end(emulator.asnumpy)
+    synchronize = until_the_end(lambda: None)
+    cupy.cuda.Device = lambda: SimpleNamespace(compute_capability="90", synchronize=synchronize)
+    return cupy
 
 
 def install_broken_cupy(folder, monkeypatch) -> None:

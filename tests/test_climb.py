@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from gemmlab import climb as climbing
-from gemmlab import emulator, ladder, nvrtc, records
+from gemmlab import context, emulator, ladder, nvrtc, records
 from gemmlab.__main__ import main
 from gemmlab.backend import Backend
 from gemmlab.climb import climb
@@ -274,6 +274,46 @@ def test_a_wrong_result_is_not_timed(gpu, edit):
 def test_a_wrong_yardstick_stops_the_climb(gpu, monkeypatch):
     monkeypatch.setattr(climbing, "cublas_sgemm", lambda problem, A, B, C: C.fill(0))
     with pytest.raises(AssertionError, match="cuBLAS, the yardstick, is wrong: of 2048 outputs"):
+        climb(PAIR, SMALL, gpu)
+
+
+def test_a_result_that_timing_spoils_is_wrong_and_has_no_time(gpu, edit):
+    kernel = FakeKernel.__call__
+
+    def spoil_the_last(self, grid, block, args, *, shared_mem=0):
+        kernel(self, grid, block, args, shared_mem=shared_mem)
+        if self.gpu.launches.count("gemm_naive") > 10:
+            args[-1].fill(0)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FakeKernel, "__call__", spoil_the_last)
+        run = climb([NAIVE], SMALL, gpu)
+    assert not run.ok and run.rows[0].timing is None
+    assert "rung 0 (naive): wrong after it was timed: of 2048 outputs" in table(run)
+
+
+def test_a_launch_that_ends_the_context_leaves_the_rungs_before_it(gpu, monkeypatch, capsys):
+    illegal = "cudaErrorIllegalAddress: an illegal memory access was encountered"
+    kernel = FakeKernel.__call__
+
+    def fail(*arguments):
+        raise RuntimeError(illegal)
+
+    def end_the_context(self, grid, block, args, *, shared_mem=0):
+        if self.name != "gemm_coalesced":
+            return kernel(self, grid, block, args, shared_mem=shared_mem)
+        device = SimpleNamespace(compute_capability="90", synchronize=fail)
+        self.gpu.cuda.Device, self.gpu.cuda.runtime, self.gpu.asnumpy = lambda: device, None, fail
+
+    monkeypatch.setattr(FakeKernel, "__call__", end_the_context)
+    monkeypatch.setattr(context, "_ended", [])
+    run = climb(PAIR, SMALL, gpu)
+    assert [row.rung.name for row in run.rows] == ["naive"] and run.rows[0].timing and not run.ok
+    assert run.environment["card"] == "NVIDIA H200"
+    said = table(run)
+    assert "stopped: the launch of gemm_coalesced, grid (4, 1, 1), block (32, 16, 1), at M=64, N=32, K=16 ended" in said
+    assert illegal in said and "Restart the notebook's kernel" in said
+    with pytest.raises(context.ContextLost, match="the launch of gemm_coalesced"):
         climb(PAIR, SMALL, gpu)
 
 

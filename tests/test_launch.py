@@ -3,7 +3,7 @@ import pytest
 
 from gemmlab import emulator, launch
 from gemmlab.gemm import Gemm, inputs
-from gemmlab.ladder import rung
+from gemmlab.ladder import arguments, rung
 from gemmlab.tolerance import SENTINEL
 
 NAIVE = rung("naive")
@@ -46,7 +46,7 @@ def test_what_a_kernel_does_not_write_stays_the_sentinel():
 def test_with_beta_the_kernel_starts_from_C():
     problem = Gemm(1, 1, 1, alpha=2.0, beta=-1.0)
     one, three = np.ones((1, 1), np.float32), np.full((1, 1), 3, np.float32)
-    assert launch.run(launch.of(NAIVE), problem, (one, three, one)).item() == 2 * 1 * 3 - 1
+    assert launch.run(launch.of(NAIVE), problem, (one, three, one.copy())).item() == 2 * 1 * 3 - 1
 
 
 def test_checks_cover_every_problem_with_every_family():
@@ -106,3 +106,69 @@ def test_the_table_of_a_trace_shows_each_line_of_the_source_with_its_sectors():
 def test_the_table_of_a_trace_ends_with_what_went_wrong():
     unguarded = edited("row >= M || col >= N", "false")
     assert "thread" in launch.traffic_table(launch.trace(unguarded, Gemm(33, 33, 8)), unguarded.source).splitlines()[-1]
+
+
+# Bad input: each is refused with what to do, and the next launch runs as if nothing had been.
+
+BAD = {
+    "a list": (lambda A, B, C: ([[0.0] * 4] * 4, B, C), TypeError, r"A is a list, but must be an array: pass asarray"),
+    "float64": (
+        lambda A, B, C: (A, B.astype(np.float64), C),
+        TypeError,
+        r"B has dtype float64, but kernels read float32: pass B.astype\(np.float32\)",
+    ),
+    "another shape": (lambda A, B, C: (A[:2], B, C), ValueError, r"A has shape \(2, 4\), but must be \(4, 4\)"),
+    "a transpose": (
+        lambda A, B, C: (A.T, B, C),
+        ValueError,
+        r"A has strides \(4, 16\), but must be row-major and contiguous .*: pass ascontiguousarray\(A\)",
+    ),
+    "every other column": (
+        lambda A, B, C: (A, np.zeros((4, 8), np.float32)[:, ::2], C),
+        ValueError,
+        r"B has strides \(32, 8\), but must be row-major",
+    ),
+    "C is A": (lambda A, B, C: (A, B, A), ValueError, r"C shares memory with A, .*: give C memory of its own"),
+    "C and B overlap": (
+        lambda A, B, C: (A, *overlapping()),
+        ValueError,
+        "C shares memory with B",
+    ),
+}
+
+
+def overlapping():
+    """Two 4 x 4 arrays of which the second starts in the last row of the first."""
+    memory = np.zeros(28, np.float32)
+    return memory[:16].reshape(4, 4), memory[12:].reshape(4, 4)
+
+
+@pytest.mark.parametrize("beta", [0.0, 1.0])
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_refused_with_what_to_do_and_nothing_is_lost(name, beta):
+    problem = Gemm(4, 4, 4, beta=beta)
+    change, error, message = BAD[name]
+    with pytest.raises(error, match=message):
+        launch.run(launch.of(NAIVE), problem, change(*inputs(problem)))
+    assert launch.checked(launch.of(NAIVE), problem, "uniform").verdict.correct
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        (lambda A, B, C: (A, B.astype(np.float64), C), TypeError, "B has dtype float64"),
+        (lambda A, B, C: (A, emulator.zeros((2, 4), np.float32), C), ValueError, r"B has shape \(2, 4\)"),
+        (lambda A, B, C: (A.T, B, C), ValueError, r"A has strides \(4, 16\)"),
+        (lambda A, B, C: (A, B, A), ValueError, "C shares memory with A"),
+    ],
+)
+def test_arrays_of_a_device_are_refused_as_numpys_are(change, error, message):
+    problem = Gemm(4, 4, 4)
+    with pytest.raises(error, match=message):
+        arguments(problem, *change(*map(emulator.asarray, inputs(problem))))
+
+
+def test_one_row_or_column_may_have_any_stride_along_it():
+    problem = Gemm(1, 4, 1)
+    A, B, C = inputs(problem)
+    assert launch.run(launch.of(NAIVE), problem, (A.T, np.asfortranarray(B), C)).shape == (1, 4)
