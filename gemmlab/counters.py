@@ -68,14 +68,26 @@ QUESTIONS = (
         _SHARED,
         _CONFLICTS,
     ),
-    Question("How many registers does a thread have?", "launch__registers_per_thread", "Launch Statistics", "num_regs"),
-    Question("How many sectors did spilled loads take?", metrics("ld", "local")[1], f"{_MEMORY}: L1/TEX", "spills"),
-    Question("How many sectors did spilled stores take?", metrics("st", "local")[1], f"{_MEMORY}: L1/TEX", "spills"),
+    Question(
+        "How many registers does a thread have?", "launch__registers_per_thread", "Launch Statistics", "kernel.num_regs"
+    ),
+    Question(
+        "How many sectors did spilled loads take?",
+        metrics("ld", "local")[1],
+        f"{_MEMORY}: L1/TEX",
+        "nvrtc.resources, spills",
+    ),
+    Question(
+        "How many sectors did spilled stores take?",
+        metrics("st", "local")[1],
+        f"{_MEMORY}: L1/TEX",
+        "nvrtc.resources, spills",
+    ),
     Question(
         "How many of the possible warps were resident, in %?",
         "sm__warps_active.avg.pct_of_peak_sustained_active",
         "Occupancy",
-        "occupancy, as a limit",
+        "resources.occupancy, as a limit",
     ),
     Question("How many bytes came from DRAM?", "dram__bytes_read.sum", _MEMORY),
     Question("How many bytes went to DRAM?", "dram__bytes_write.sum", _MEMORY),

@@ -55,6 +55,12 @@ class Finding:
     severity: str = "error"
 
     def __str__(self) -> str:
+        where = " and ".join(f"{done} on line {line or '-'}" for line, done in self.accesses)
+        return f"{where}: {self.seen}"
+
+    @property
+    def seen(self) -> str:
+        """The finding in words, without its lines."""
         who = f"; thread {' and '.join(map(str, self.threads))} of block {self.block}" if self.threads else ""
         return f"{self.severity}: {self.what}{who} ({self.count:,} in all)"
 
@@ -84,7 +90,7 @@ def beside(hazards: Iterable[Hazard], found: Sequence[Finding] | None, label: st
     where racecheck did not run: a dash stands for it.
     """
     ours = [(frozenset(one.accesses), _of_emulator(one)) for one in hazards if one.kind == "race"]
-    theirs = [(frozenset(one.accesses), str(one)) for one in found or ()]
+    theirs = [(frozenset(one.accesses), one.seen) for one in found or ()]
     lines = []
     for pair in dict.fromkeys(accesses for accesses, _ in (*ours, *theirs)):
         lines.append(" and ".join(f"{done} on line {line}" for line, done in sorted(pair)))

@@ -1,0 +1,302 @@
+"""Shipped figures of the GPU's counters, captures, predictions and their pictures, and the notebook's exercises."""
+
+import ast
+import importlib.util
+import json
+import re
+from pathlib import Path
+
+import matplotlib
+import matplotlib.pyplot as plt
+import pytest
+from fake_tools import FakeTool, pretend_gpu
+from test_nsight_compute import COLUMNS, csv_row
+
+from gemmlab import backend, captures, counter_pictures, counters, launch, predictions, profiling_exercises
+from gemmlab.captures import Capture
+from gemmlab.counters import Counted
+from gemmlab.exercises import Refused
+from gemmlab.gemm import Gemm
+from gemmlab.ladder import RUNGS, rung
+from gemmlab.nvidia_tools import NotInstalled
+from gemmlab.predictions import LOAD_SECTORS, LOAD_WAVEFRONTS, PREDICTIONS, SHARED_LOADS, STORE_WAVEFRONTS
+
+matplotlib.use("agg")
+
+ROOT = Path(__file__).parent.parent
+CELLS = json.loads((ROOT / "notebooks" / "22_profiling.ipynb").read_text("utf-8"))["cells"]
+CUBE = Gemm(256, 256, 256)
+M = N = K = 256
+WARP = 32
+ENVIRONMENT = {
+    "card": "NVIDIA T4",
+    "date": "2027-01-02",
+    "nvrtc": "13.1",
+    "conditions": {"nsight_compute": "2026.1", "compute_sanitizer": "2026.1"},
+}
+CAPTURE = Capture(
+    ENVIRONMENT,
+    (256, 256, 256),
+    {"naive": {"counts": {LOAD_SECTORS: 5, "lts__t_sector_hit_rate.pct": 49.26}, "report": "Section: Occupancy"}},
+    (
+        {
+            "kernel": "no second barrier",
+            "tool": "racecheck",
+            "text": "Error: Race reported between Write access at k()+0x90 in k.cu:39\n"
+            "    and Read access at k()+0x100 in k.cu:43 [508 hazards]\n\nRACECHECK SUMMARY: 1 hazard displayed",
+        },
+    ),
+)
+
+
+def cell(cell_id: str) -> str:
+    return "".join(next(each["source"] for each in CELLS if each["id"] == cell_id))
+
+
+def shown(number: int) -> dict:
+    """The dictionary in the solution of an exercise."""
+    (block,) = re.findall(r"```python\n(.*?)```", cell(f"exercise-{number}-answer"), re.DOTALL)
+    (statement,) = ast.parse(block).body
+    return ast.literal_eval(statement.value)
+
+
+@pytest.fixture(scope="module")
+def emulated():
+    return {each.name: counters.counts(launch.trace(launch.of(each), CUBE).accesses) for each in RUNGS}
+
+
+# What is shipped.
+
+
+def test_the_fidelity_check_gives_each_rung_the_h200s_half_of_its_pairs():
+    counted = captures.fidelity(RUNGS, CUBE)
+    assert counted.label == "NVIDIA H200, 2026-11-30, Nsight Compute 2025.3.1.0, NVRTC 13.0"
+    assert list(counted.counts) == [each.name for each in RUNGS]
+    # As Nsight Compute counted: emulator/README.md, "Where PTX and machine code differ".
+    assert counted.counts["shared_tiles"][SHARED_LOADS] == 40 * (M // 32) * (N // 32) * (K // 32) * 32
+    assert counted.counts["register_tiles_1d"][STORE_WAVEFRONTS] == 16_390
+    assert counted.counts["register_tiles_2d"][STORE_WAVEFRONTS] == 8_535
+    assert counted.counts["register_tiles_2d"][captures.REGISTERS] == 100
+
+
+def test_a_shape_that_was_not_counted_is_refused_with_those_that_were():
+    with pytest.raises(ValueError, match=r"rung0_naive_8x8x8.*256x256x256, 129x127x65"):
+        captures.fidelity([rung("naive")], Gemm(8, 8, 8))
+
+
+def test_without_tools_counts_are_shipped_ones_and_say_why(monkeypatch, tmp_path):
+    def fail(*_):
+        raise NotInstalled("ncu is not here", "Install it")
+
+    monkeypatch.setattr(captures.profiling, "profile", fail)
+    monkeypatch.setattr(captures, "newest", lambda: None)
+    counted, how = captures.counts(RUNGS, CUBE)
+    assert counted == captures.fidelity(RUNGS, CUBE)
+    assert how == "shipped, since none can be counted here: ncu is not here"
+    monkeypatch.setattr(captures, "newest", lambda: CAPTURE)
+    assert captures.counts(RUNGS, CUBE)[0] == CAPTURE.counted
+    assert captures.counts(RUNGS, Gemm(129, 127, 65))[0] == captures.fidelity(RUNGS, Gemm(129, 127, 65))
+
+
+def test_with_the_tool_counts_are_made_now(monkeypatch):
+    now = Counted("this card", {"naive": {LOAD_SECTORS: 1}})
+    monkeypatch.setattr(captures.profiling, "profile", lambda kernels, problem: now)
+    assert captures.counts([rung("naive")], CUBE) == (now, "counted now")
+
+
+def test_a_capture_comes_back_as_it_was_saved_and_the_newest_is_taken(tmp_path):
+    captures.save(CAPTURE, tmp_path / "new" / "t4.json")
+    assert captures.load(tmp_path / "new" / "t4.json") == CAPTURE
+    assert captures.newest(tmp_path) is None
+    assert captures.newest(tmp_path / "new") == CAPTURE
+    assert CAPTURE.label == "NVIDIA T4, 2027-01-02, Nsight Compute 2026.1, NVRTC 13.1"
+    assert CAPTURE.report("naive") == "Section: Occupancy"
+    with pytest.raises(ValueError, match="no rung 'warp'; it has naive"):
+        CAPTURE.report("warp")
+
+
+def test_a_capture_tells_what_a_tool_found_nothing_found_and_not_run_apart():
+    (found,) = CAPTURE.findings("no second barrier", "racecheck")
+    assert (found.accesses, found.count) == (((39, "write"), (43, "read")), 508)
+    clean = Capture(ENVIRONMENT, (1, 1, 1), {}, ({"kernel": "naive", "tool": "memcheck", "text": "SUMMARY: 0 errors"},))
+    assert clean.findings("naive", "memcheck") == () and clean.findings("naive", "racecheck") is None
+
+
+@pytest.mark.parametrize(
+    "text", ["{}", "[]", "no json", '{"environment": {}, "shape": [1], "profiles": {}, "checks": []}']
+)
+def test_a_file_that_is_no_capture_is_refused_by_name_with_the_command_that_makes_one(tmp_path, text):
+    (tmp_path / "bad.json").write_text(text)
+    with pytest.raises(ValueError, match=r"bad\.json is no capture.*benchmarks/captures\.py"):
+        captures.load(tmp_path / "bad.json")
+
+
+def test_a_figure_that_is_no_number_is_not_saved(tmp_path):
+    wrong = Capture(ENVIRONMENT, (1, 1, 1), {"naive": {"counts": {"m": float("nan")}, "report": ""}}, ())
+    with pytest.raises(ValueError):
+        captures.save(wrong, tmp_path / "nan.json")
+
+
+def test_every_shipped_capture_can_be_read():
+    for path in captures.SHIPPED.glob("*.json"):
+        captures.load(path)
+
+
+@pytest.fixture
+def script():
+    spec = importlib.util.spec_from_file_location("make_captures", ROOT / "benchmarks" / "captures.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_a_text_of_a_capture_is_cut_at_a_line(script):
+    assert script.shortened("short") == "short"
+    text = script.shortened("0123456789\n" * script.LONGEST)
+    assert len(text) < script.LONGEST + 40 and text.endswith("0123456789" + script.CUT)
+
+
+def test_one_run_captures_every_rung_and_keeps_what_is_done_when_a_check_fails(script, tmp_path, monkeypatch, capsys):
+    pretend_gpu(monkeypatch, tmp_path)
+    monkeypatch.setattr(script.backend, "choose", lambda requested: backend.Backend("cuda", None, "a test says so"))
+    monkeypatch.setattr(script, "environment", lambda where, conditions: ENVIRONMENT | {"conditions": conditions})
+    monkeypatch.setattr(captures.profiling, "environment", lambda where, conditions: ENVIRONMENT)
+    rows = [
+        csv_row(each.number, each.entry, each.geometry(CUBE).block, each.geometry(CUBE).grid, LOAD_SECTORS, "7")
+        for each in RUNGS
+    ]
+    FakeTool(tmp_path, "ncu", "Version 2026.1").says("\n".join([COLUMNS, *rows]), "    Section: Occupancy\n")
+    clean = "========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)\n"
+    FakeTool(tmp_path, "compute-sanitizer", "Version 2026.1").says("nonsense", clean)
+    monkeypatch.setattr("sys.argv", ["captures.py", str(tmp_path / "t4.json")])
+    assert script.main() == 0
+    made = captures.load(tmp_path / "t4.json")
+    assert made.counted.counts == {each.name: {LOAD_SECTORS: 7} for each in RUNGS}
+    assert made.report("naive").strip() == "Section: Occupancy"
+    # memcheck and racecheck of seven rungs, and the tools of four defects, less the first run, which was nonsense
+    assert len(made.checks) == 2 * 7 + 4 - 1
+    assert "racecheck of no first barrier: racecheck printed no summary" in capsys.readouterr().err
+
+
+# Predictions.
+
+BY_HAND = {
+    "naive": M * N * K // WARP * (32 + 1),
+    "coalesced": M * N * K // WARP * (1 + 4),
+    "shared_tiles": M * N * K // WARP * 2,
+    "register_tiles_1d": M * N * K // WARP * (8 + 1) // 8,
+    "register_tiles_2d": (M // 128) * (N // 128) * (K // 8) * (2 * 128 * 8) // WARP,
+    "vectorized": M * N * K // (WARP * 8 * 8) * 12,
+    "warp_tiles": M * N * K // (WARP * 8 * 8) * 8,
+}
+
+
+def test_each_rung_has_one_prediction_and_arithmetic_gives_the_emulators_count(emulated):
+    assert [each.rung for each in PREDICTIONS] == [each.name for each in RUNGS]
+    assert {each.rung: emulated[each.rung][each.metric] for each in PREDICTIONS} == BY_HAND
+
+
+def test_the_h200_confirms_four_and_refutes_three_each_with_its_reason(emulated):
+    text = predictions.one_a_rung(BY_HAND, emulated, captures.fidelity(RUNGS, CUBE))
+    verdicts = {line.split()[0]: line for line in text.splitlines()[2:9]}
+    refuted = {name for name, line in verdicts.items() if "refuted" in line}
+    assert refuted == {"shared_tiles", "register_tiles_1d", "register_tiles_2d"}
+    assert "confirmed" in verdicts["naive"] and "(no)" not in text
+    assert "0.6250 times" in verdicts["shared_tiles"]  # 40 loads for 64
+    assert "0.5556 times" in verdicts["register_tiles_1d"]  # 40 for 72
+    assert text.count("\nshared_tiles: ptxas merges four") == 1 and predictions.UNEXPLAINED not in text
+
+
+def test_all_counts_but_six_are_confirmed_and_every_other_one_is_explained(emulated):
+    text = predictions.summary(predictions.verdicts(emulated, captures.fidelity(RUNGS, CUBE)))
+    assert text.startswith("42 of 48 counts confirmed; 0 not counted")
+    assert predictions.UNEXPLAINED not in text
+
+
+@pytest.mark.parametrize("name, metric", [("naive", LOAD_SECTORS), ("shared_tiles", SHARED_LOADS)])
+def test_another_gpus_difference_is_not_explained_by_the_h200s(name, metric):
+    (one,) = predictions.verdicts({name: {metric: 64}}, Counted("another", {name: {metric: 48}}))
+    assert one.confirmed is False and one.why == predictions.UNEXPLAINED
+
+
+def test_what_was_not_counted_is_a_dash_and_no_verdict(emulated):
+    text = predictions.one_a_rung({}, emulated, Counted("nothing", {}))
+    assert text.count("not counted") == 7 and "confirmed" not in text and "refuted" not in text
+
+
+def test_a_prediction_is_shown_beside_the_counts_whatever_was_typed(emulated):
+    text = predictions.one_a_rung({"naive": 7, "coalesced": "a lot"}, emulated, captures.fidelity(RUNGS, CUBE))
+    assert "7 (no)" in text and "no number" in text and text.count("not attempted") == 5
+
+
+def test_wavefronts_that_merged_loads_take_are_those_that_were_counted():
+    counted = captures.fidelity(RUNGS, CUBE).counts["shared_tiles"]
+    tiles = (M // 32) * (N // 32) * (K // 32) * 32  # tiles, and warps of each
+    assert counted[LOAD_WAVEFRONTS] == tiles * (8 * 2 + 32)
+
+
+def test_pictures_hold_what_the_table_says(emulated):
+    figure = counter_pictures.ratios(emulated, captures.fidelity(RUNGS, CUBE))
+    (axis,) = figure.axes
+    points = [line for line in axis.lines if line.get_marker() not in ("None", "")]
+    heights = [float(line.get_ydata()[0]) for line in points]
+    assert len(heights) == 48 and sum(height == 1 for height in heights) == 42
+    assert sorted(heights)[:2] == [pytest.approx(40 / 72)] * 2
+    hollow = [line.get_markerfacecolor() for line in points].count("white")
+    assert hollow == 6 and "NVIDIA H200, 2026-11-30" in axis.get_title()
+    plt.close(figure)
+    way = counter_pictures.way()
+    words = {text.get_text() for text in way.axes[0].texts}
+    assert {"smsp__", "l1tex__", "lts__", "dram__"} <= words
+    plt.close(way)
+
+
+# The exercises.
+
+
+@pytest.mark.parametrize("number, check", list(enumerate(["whose", "conflict", "choose", "diagnose"], start=1)))
+def test_a_stub_is_not_attempted_and_the_solution_is_accepted(number, check):
+    judge = getattr(profiling_exercises, check)
+    stub = re.search(r"= (\{.*?\n\})", cell(f"exercise-{number}-attempt"), re.DOTALL)
+    keys = list(shown(number))
+    assert stub and all(repr(key).strip("'\"") in stub[1] for key in keys)
+    assert judge(dict.fromkeys(keys, ...)).startswith("not attempted")
+    assert judge({}).startswith("not attempted")
+    assert judge(shown(number)).startswith("accepted: ")
+    first = {keys[0]: shown(number)[keys[0]]}
+    assert "the rest is right" in judge(first)
+
+
+@pytest.mark.parametrize(
+    "check, attempt, evidence",
+    [
+        ("whose", {"launch 0": "vectorized"}, r"8,192 global loads of 4 sectors.*3,072 global loads of 16 sectors"),
+        ("whose", {"launch 1": "coalesced"}, r"16\.5 sectors.*coalesced on the emulator.* of 2\.5 sectors"),
+        ("whose", {"launch 2": "vectorized"}, r"2 wavefronts a shared load.*3 wavefronts a shared load"),
+        ("whose", {"launch 3": 1}, r"there is no rung 1"),
+        ("conflict", {"line": 5}, r"line 5 st\.shared, 32 requests, 32 wavefronts"),
+        ("conflict", {"wavefronts of one load": 8}, r"8 shared loads and 256 wavefronts"),
+        ("conflict", {"loads in the source for one load": 1}, r"32 loads in the source's loop, the profile has 8"),
+        ("choose", {"How many bytes came from DRAM?": "dram__bytes_write.sum"}, r"How many bytes went to DRAM\?"),
+        ("choose", {"How many bytes came from DRAM?": ["x"]}, r"is no metric of section 4"),
+        ("diagnose", {"A": "not installed"}, r"the driver's no to a user"),
+        ("diagnose", {"C": "nothing wrong"}, r"the kernel faulted"),
+        ("diagnose", {"D": "who knows"}, r"none of not installed, not permitted"),
+    ],
+)
+def test_a_wrong_attempt_is_refused_with_the_evidence(check, attempt, evidence):
+    with pytest.raises(Refused, match=re.compile(evidence, re.DOTALL)):
+        getattr(profiling_exercises, check)(attempt)
+
+
+def test_the_conflicting_kernel_is_the_one_that_was_counted_on_the_h200():
+    spec = importlib.util.spec_from_file_location("case", ROOT / "tests" / "cases" / f"{profiling_exercises.PADDED}.py")
+    case = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(case)
+    assert profiling_exercises.PADDED_SOURCE == case.SOURCE
+
+
+def test_the_profile_of_exercise_1_names_no_kernel():
+    text = profiling_exercises.hidden_profile()
+    assert not any(each.name in text or each.entry in text for each in RUNGS)
+    assert '"17,301,504"' in text
