@@ -20,7 +20,7 @@ import numpy as np
 from gemmlab import backend, correctness, emulator, launch, nvrtc, tolerance, tuned
 from gemmlab.backend import Backend
 from gemmlab.context import ContextLost, require_alive, watched
-from gemmlab.cublas import cublas_sgemm
+from gemmlab.cublas import cublas_sgemm, require_float32
 from gemmlab.emulator.instructions import Frame
 from gemmlab.emulator.observer import Observer
 from gemmlab.environment import architecture, card_name, environment
@@ -194,6 +194,7 @@ def _time_cublas(
     verdict = tolerance.compare(expected, where.cp.asnumpy(C))
     if not verdict.correct:
         raise AssertionError(f"cuBLAS, the yardstick, is {verdict.message}")
+    require_float32(where.cp, cublas_sgemm)
     return _time(where, submit, "cuBLAS")
 
 

@@ -1,13 +1,21 @@
 """NVIDIA's own SGEMM, the yardstick of the ladder, through CuPy."""
 
 import ctypes
+from collections.abc import Callable
 from typing import Any
 
-from gemmlab.gemm import Gemm
+from gemmlab import tolerance
+from gemmlab.gemm import Gemm, inputs
+
+# The bound of an error grows with K and that of TF32's inputs does not: over thousands of terms TF32 would pass.
+SHORT_SUM = Gemm(256, 256, 32)
 
 
 def cublas_sgemm(problem: Gemm, A: Any, B: Any, C: Any) -> None:
     """Compute C = alpha * A @ B + beta * C on the current stream with cuBLAS in float32, TF32 off.
+
+    The default math mode keeps to float32 or better for float32 operands; TF32 needs another (cuBLAS, cublasMath_t).
+    Its flag on reduced precision concerns products whose sums might be kept in half precision, which SGEMM has not.
 
     A, B and C are contiguous row-major CuPy arrays of float32. cuBLAS reads columns first, to which they look
     transposed: it is asked for C^T = B^T @ A^T, which is C row by row. Raises TypeError or ValueError for an array
@@ -44,6 +52,22 @@ def cublas_sgemm(problem: Gemm, A: Any, B: Any, C: Any) -> None:
     finally:
         cublas.setMathMode(handle, math_mode)
         cublas.setPointerMode(handle, pointer_mode)
+
+
+def require_float32(cp: Any, sgemm: Callable[[Gemm, Any, Any, Any], None] = cublas_sgemm) -> None:
+    """Raise AssertionError unless `sgemm` is right on a sum so short that inputs rounded to TF32 would show.
+
+    A variable of the environment can switch cuBLAS to TF32 or to emulated float32 behind every setting of a program.
+    """
+    A, B, C = inputs(SHORT_SUM)
+    device_C = cp.asarray(tolerance.initial_output(SHORT_SUM, C))
+    sgemm(SHORT_SUM, cp.asarray(A), cp.asarray(B), device_C)
+    verdict = tolerance.compare(tolerance.expect(SHORT_SUM, A, B), cp.asnumpy(device_C))
+    if not verdict.correct:
+        raise AssertionError(
+            f"cuBLAS, the yardstick, does not compute in float32 here: {verdict.message}\n"
+            "Unset NVIDIA_TF32_OVERRIDE and CUBLAS_EMULATE_SINGLE_PRECISION, if they are set, and start again"
+        )
 
 
 def _check_operand(problem: Gemm, name: str, array: Any) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from gemmlab import launch, measurements, tuned
 from gemmlab.backend import Backend
-from gemmlab.cublas import cublas_sgemm
+from gemmlab.cublas import cublas_sgemm, require_float32
 from gemmlab.environment import card_name, environment
 from gemmlab.gemm import Gemm, inputs
 from gemmlab.ladder import arguments, rung
@@ -52,8 +52,9 @@ def known(name: str, where: Backend) -> Findings | None:
 
 
 def launches(names: Sequence[str], problem: Gemm, matrices: Matrices, where: Backend) -> dict[str, Callable[[], Any]]:
-    """Return launches of rungs and of cuBLAS by name."""
+    """Return launches of rungs and of cuBLAS by name, each checked. Raises AssertionError for one that is wrong."""
     rungs = {name: _submission(_kernel(name, where), problem, matrices, where) for name in names}
+    require_float32(where.cp, cublas_sgemm)
     A, B, C = map(where.cp.asarray, matrices)
     return rungs | {CUBLAS: partial(cublas_sgemm, problem, A, B, C)}
 

@@ -7,7 +7,8 @@ from types import ModuleType, SimpleNamespace
 import numpy as np
 import pytest
 
-from gemmlab.cublas import cublas_sgemm
+from gemmlab import tolerance
+from gemmlab.cublas import SHORT_SUM, cublas_sgemm, require_float32
 from gemmlab.gemm import Gemm, inputs, reference
 
 
@@ -107,3 +108,37 @@ def test_an_operand_that_cublas_would_misread_is_refused(cublas, B, error, messa
     A, _, C = inputs(problem)
     with pytest.raises(error, match=message):
         cublas_sgemm(problem, A.view(HostArray), B.view(HostArray), C.view(HostArray))
+
+
+def to_tf32(matrix):
+    """Round float32 to the 10 bits of TF32's fraction, halves away from zero, as the H200's conversion does."""
+    bits = np.ascontiguousarray(matrix, np.float32).view(np.uint32)
+    return ((bits + np.uint32(1 << 12)) & np.uint32(0xFFFFE000)).view(np.float32)
+
+
+HOST = SimpleNamespace(asarray=np.array, asnumpy=np.asarray)
+
+
+def sgemm_in_float32(problem, A, B, C):
+    C[:] = A @ B
+
+
+def sgemm_in_tf32(problem, A, B, C):
+    C[:] = to_tf32(A) @ to_tf32(B)
+
+
+def test_the_yardstick_in_float32_passes():
+    require_float32(HOST, sgemm_in_float32)
+
+
+def test_the_yardstick_in_tf32_is_refused_with_what_may_have_switched_it():
+    with pytest.raises(AssertionError, match=r"(?s)does not compute in float32 here: wrong.*NVIDIA_TF32_OVERRIDE"):
+        require_float32(HOST, sgemm_in_tf32)
+
+
+def test_over_thousands_of_terms_the_error_bound_would_let_tf32_pass():
+    long_sum = Gemm(32, 32, 4096)
+    for problem, passes in ((SHORT_SUM, False), (long_sum, True)):
+        A, B, C = inputs(problem)
+        sgemm_in_tf32(problem, A, B, C)
+        assert tolerance.compare(tolerance.expect(problem, A, B), C).correct is passes
