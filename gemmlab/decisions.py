@@ -129,9 +129,9 @@ def _stops_of(where: str, run: Mapping[str, Any]) -> Iterator[Stop]:
     if run["failure"] is not None:
         yield Stop("failed launch", f"{where}: {run['failure'].splitlines()[0]}")
         return
+    yield from (_stop_of_hazard(where, hazard) for hazard in run["hazards"] or ())
     if not recorded.correct(run):
         yield Stop("wrong result", f"{where}: {_first_line(run)}")
-    yield from (_stop_of_hazard(where, hazard) for hazard in run["hazards"] or ())
     if run["spill_bytes"]:
         yield Stop("spill", f"{where}: {run['spill_bytes']} bytes a thread go through local memory")
 
