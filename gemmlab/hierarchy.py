@@ -1,4 +1,4 @@
-"""The hierarchical roofline: the least time of a kernel at DRAM, L2, L1 and shared memory, issue and FMA units. A model.
+"""The hierarchical roofline, a model: the least time of a kernel at each level of memory, at issue and at FMA units.
 
 It is a lower bound: each level is charged with the least that the kernel needs of it, as the emulator counts that for
 the very source, against a rate that the card does not pass. The slowest level binds, and a measured time may only be
@@ -127,7 +127,8 @@ def counts(kernel: Kernel, problem: Gemm) -> Counts:
 
     Larger problems follow exactly from smaller ones where TILES rows and columns and CHUNKS steps of k are filled by
     whole tiles of the kernel: blocks of one kind (inside, at an edge) need the same, and each chunk of k as much as the
-    next. So the counts are linear in M, in N and in K, along steps that keep every address's place in its sector.
+    next. So the counts are linear in M, in N and in K, along steps that keep every address in its
+    place in a sector and in its bank.
 
     Raises ValueError for a hazard, and for a grid that does not grow with C as tiles do; and what a launch raises.
     """

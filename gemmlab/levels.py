@@ -1,4 +1,8 @@
-"""What each level of memory allows a traced launch: the bound by DRAM, that by shared memory, and its loads an FMA."""
+"""What each level of memory allows a traced launch as requested: with no cache, and loads as PTX has them.
+
+A GPU may be faster: L1 and L2 serve sectors that are asked for again, and ptxas merges loads. `hierarchy` has the other
+reading, the least that any card's caches and compiler leave, which is a lower bound of time.
+"""
 
 from collections.abc import Mapping
 

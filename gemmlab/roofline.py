@@ -49,6 +49,53 @@ class Bound:
         return "memory" if self.memory > self.compute else "compute"
 
 
+@dataclass(frozen=True)
+class Reading:
+    """What the tile model says of a product: a model to be falsified, for caches make the real traffic of DRAM lower.
+
+    `requested` is the traffic of square tiles, `shared_bytes` what a block keeps of A and B, `bound` the least time for
+    both FLOPs and bytes, `ridge` the intensity from which on the FLOPs take longer.
+    """
+
+    problem: Gemm
+    tile: int
+    requested: Requests
+    shared_bytes: int
+    bound: Bound
+    ridge: float
+
+    @property
+    def intensity(self) -> float:
+        """FLOPs a byte requested."""
+        return intensity(self.problem.flops, self.requested.bytes)
+
+    @property
+    def speed(self) -> float:
+        """The most FLOP/s that the bound allows."""
+        return self.problem.flops / self.bound.seconds
+
+
+def read(problem: Gemm, tile: int, bandwidth: float, peak: float) -> Reading:
+    """Return what the tile model says of a product in tiles of `tile` x `tile`: F = 2MNK, Q = 4(2MNK/T + MN) where T
+    divides all three, and the time max(F/peak, Q/bandwidth). T = 1 is the direct kernel, which has no shared memory.
+
+    Left out are occupancy, issue, barriers, launches and every cache. Raises ValueError for a tile, a bandwidth or a
+    peak that is not positive.
+    """
+    for name, rate in (("bandwidth", bandwidth), ("peak", peak)):
+        if not rate > 0:
+            raise ValueError(f"the {name} is {rate:g}, but must be above 0")
+    requested = requests(problem, BM=tile, BN=tile)
+    return Reading(
+        problem=problem,
+        tile=tile,
+        requested=requested,
+        shared_bytes=0 if tile == 1 else shared_bytes(tile, tile, tile),
+        bound=bound(problem.flops, requested.bytes, peak, bandwidth),
+        ridge=ridge(peak, bandwidth),
+    )
+
+
 def exact_flops(problem: Gemm) -> int:
     """Return the additions and multiplications of A @ B, M*N*(2K-1): the first product of an output is not added.
 
@@ -140,7 +187,7 @@ def bounds(flops: float, peak: float, bytes_: Mapping[str, float], bandwidths: M
 
 
 def least_time(amount: float, rate: float, busy: float = 1.0) -> float:
-    """Return the seconds that an amount of anything takes at a rate a second, which only a share of the card reaches."""
+    """Return the seconds that an amount of anything takes at a rate a second, where a share of the card is busy."""
     return amount / (rate * busy)
 
 
@@ -153,7 +200,7 @@ def busy(blocks: int, multiprocessors: int) -> float:
 
 
 def clock(peak: float, multiprocessors: int, fp32_lanes: int) -> float:
-    """Return the cycles a second at which FMA units reach a peak in FLOP/s: each lane starts an FMA, 2 FLOPs, a cycle."""
+    """Return the cycles a second at which FMA units reach a peak in FLOP/s: a lane starts an FMA, 2 FLOPs, a cycle."""
     return peak / (2 * multiprocessors * fp32_lanes)
 
 

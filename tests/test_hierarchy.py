@@ -1,0 +1,163 @@
+"""The hierarchical roofline: counts against arithmetic, and bounds against the times of every shipped record."""
+
+from dataclasses import replace
+
+import pytest
+
+from gemmlab import hierarchy, hierarchy_table, launch, nvrtc, records
+from gemmlab.gemm import Gemm
+from gemmlab.gpus import GPUS
+from gemmlab.hierarchy import Counts
+from gemmlab.ladder import RUNGS, rung
+
+CUBE = Gemm(4096, 4096, 4096)
+H200 = GPUS["H200"]
+FMAS = 4096**3 // 32
+OF_WHOLE_TILES = [record for record in records.shipped() if record.rungs[0]["shape"][0] % 256 == 0]
+(AT_4096,) = (record for record in OF_WHOLE_TILES if record.rungs[0]["shape"][0] == 4096)
+
+
+def level(bounds, name):
+    return next(each for each in bounds.levels if each.name == name)
+
+
+def test_what_the_naive_kernel_needs_at_4096():
+    blocks, warps = 128 * 1024, 4 * 128 * 1024
+    counted = hierarchy.counts(launch.of(rung("naive")), CUBE)
+    assert (counted.blocks, counted.fmas) == (blocks, FMAS)
+    assert counted.requests == warps * (2 * 4096 + 1)
+    # A: 32 rows a multiple of 128 bytes apart, so 32 words of one bank; B: one word for all lanes
+    assert counted.wavefronts == warps * 4096 * (32 + 1)
+    # a block reads 32 rows of A, half a sector of each row of B, and writes half of each of 32 sectors
+    assert counted.sectors == blocks * (32 * 4096 // 8 + 4096 + 32)
+
+
+def test_what_shared_tiles_need_at_4096():
+    blocks, warps, chunks = 128**2, 32 * 128**2, 4096 // 32
+    counted = hierarchy.counts(launch.of(rung("shared_tiles")), CUBE)
+    # a chunk: two loads, two shared stores, and of 64 shared loads 32 from a row of A, which merge by fours
+    assert counted.requests == warps * (chunks * (2 + 2 + 8 + 32) + 1)
+    # 16 bytes for all lanes alike take two wavefronts
+    assert counted.wavefronts == warps * chunks * (2 + 2 + 2 * 8 + 32)
+    assert counted.sectors == blocks * (2 * 32 * 4096 // 8 + 32 * 4)
+
+
+def test_what_2d_register_tiles_need_at_4096():
+    blocks, warps, chunks = 32**2, 8 * 32**2, 4096 // 8
+    counted = hierarchy.counts(launch.of(rung("register_tiles_2d")), CUBE)
+    # a chunk: a thread loads and stores 8 values, and in each of 8 steps reads 8 and 8; at last it stores 64 outputs
+    assert counted.requests == warps * (chunks * (8 + 8 + 8 * 16) + 64)
+    assert counted.sectors == blocks * (2 * 128 * 4096 // 8 + 128 * 16)
+
+
+@pytest.mark.parametrize("problem", [Gemm(384, 256, 128), Gemm(299, 277, 77, beta=2.0)])
+@pytest.mark.parametrize("name", ["coalesced", "shared_tiles", "warp_tiles"])
+def test_counts_of_small_launches_extend_to_larger_ones_exactly(monkeypatch, name, problem):
+    kernel = launch.of(rung(name))
+    monkeypatch.setattr(hierarchy, "TILES", 128)
+    monkeypatch.setattr(hierarchy, "CHUNKS", 32)
+    assert hierarchy.counts(kernel, problem) == hierarchy._traced(kernel, problem)
+
+
+def test_a_grid_that_does_not_grow_with_the_tiles_of_C_is_refused():
+    kernel = launch.of(rung("shared_tiles"), {"TILE": 24})  # 171 x 171 blocks; a part of 256 x 256 takes 11 x 11
+    with pytest.raises(ValueError, match="takes 29241 blocks, but its parts of 256 x 256 come to 30976"):
+        hierarchy.counts(kernel, Gemm(4096, 4096, 64))
+
+
+def test_a_kernel_with_a_hazard_is_refused_with_the_hazard():
+    source = rung("naive").source().replace("C[row * N + col] =", "C[row * N + col + 1] =")
+    kernel = launch.of(rung("naive"), source=source)
+    with pytest.raises(
+        ValueError, match=r"nothing is bounded of a launch with a hazard: line 36: .* writes 4 bytes at byte 4096"
+    ):
+        hierarchy.counts(kernel, Gemm(32, 32, 32))
+
+
+def test_levels_charge_counts_against_what_a_card_can_do():
+    counted = Counts(blocks=132, fmas=10**6, requests=10**6, wavefronts=10**6, sectors=10**6)
+    bounds = hierarchy.bounds(counted, CUBE, H200)
+    cycles = 132 * 66.9e12 / (2 * 132 * 128)  # a second, of all multiprocessors
+    assert [each.name for each in bounds.levels] == ["DRAM", "L2", "L1 and shared", "issue", "FMA"]
+    assert level(bounds, "DRAM").seconds == pytest.approx(3 * 4 * 4096**2 / 4280e9)
+    assert level(bounds, "L2").seconds == pytest.approx(32e6 / 8160e9)
+    assert level(bounds, "L1 and shared").seconds == pytest.approx(1e6 / cycles)  # a wavefront a cycle
+    assert level(bounds, "issue").seconds == pytest.approx(2e6 / 4 / cycles)
+    assert level(bounds, "FMA").seconds == pytest.approx(1e6 / 4 / cycles)
+    assert bounds.seconds == max(each.seconds for each in bounds.levels) == bounds.binding.seconds
+
+
+def test_a_block_more_than_multiprocessors_takes_on_chip_levels_twice_as_long():
+    counted = Counts(blocks=133, fmas=133, requests=0, wavefronts=133, sectors=133)
+    one, two = (hierarchy.bounds(replace(counted, blocks=n, fmas=n, wavefronts=n), CUBE, H200) for n in (132, 133))
+    assert level(two, "FMA").seconds == pytest.approx(2 * level(one, "FMA").seconds)
+    assert level(two, "L1 and shared").seconds == pytest.approx(2 * level(one, "L1 and shared").seconds)
+
+
+def test_a_turing_card_starts_two_warps_of_fmas_a_cycle_and_its_L2_is_not_known():
+    counted = Counts(blocks=40, fmas=10**6, requests=0, wavefronts=0, sectors=0)
+    bounds = hierarchy.bounds(counted, CUBE, GPUS["T4"])
+    assert [each.name for each in bounds.levels] == ["DRAM", "L1 and shared", "issue", "FMA"]
+    assert level(bounds, "FMA").seconds == pytest.approx(2 * level(bounds, "issue").seconds)
+
+
+@pytest.mark.parametrize("record", OF_WHOLE_TILES, ids=lambda record: str(record.rungs[0]["shape"][0]))
+def test_no_sample_of_the_h200_is_faster_than_the_bound(record):
+    rows = hierarchy_table.against(record)
+    assert len(rows) == len(record.rungs)
+    for row in rows:
+        assert 1e3 * row.bounds.seconds < row.shortest_ms, row.rung
+
+
+def test_no_sample_at_a_size_that_no_tile_divides_is_faster_than_the_bound():
+    (record,) = (each for each in records.shipped() if each.rungs[0]["shape"][0] == 4095)
+    vectorized = tuple(row for row in record.rungs if row["name"] == "vectorized")
+    (row,) = hierarchy_table.against(replace(record, rungs=vectorized))
+    assert 1e3 * row.bounds.seconds < row.shortest_ms
+
+
+def test_the_bound_is_within_twice_the_measured_time_of_every_rung_at_4096():
+    rows = hierarchy_table.against(AT_4096)
+    assert [row.rung for row in rows] == [each.name for each in RUNGS]
+    assert all(1 < row.ratio < 2 for row in rows)
+
+
+def test_the_naive_kernel_is_bound_by_33_wavefronts_a_step_and_measured_so():
+    (row, *_) = hierarchy_table.against(AT_4096)
+    # 33 cycles for each of 4096^3 / 32 warp steps, over 132 multiprocessors at 1.98 GHz: 271.2 ms, and 271.9 measured
+    assert 1e3 * row.bounds.seconds == pytest.approx(33 * FMAS / (132 * 1.98e9) * 1e3, rel=1e-3)
+    assert row.ratio == pytest.approx(1, rel=0.01)
+
+
+def test_the_model_names_shared_memory_until_2d_register_tiles_and_issue_from_there_on():
+    binding = {row.rung: row.bounds.binding.name for row in hierarchy_table.against(AT_4096)}
+    assert binding == dict.fromkeys(("naive", "coalesced", "shared_tiles", "register_tiles_1d"), "L1 and shared") | (
+        dict.fromkeys(("register_tiles_2d", "vectorized", "warp_tiles"), "issue")
+    )
+
+
+def test_a_kernel_that_was_counted_is_not_traced_or_compiled_again(monkeypatch):
+    kernel = launch.of(rung("coalesced"))
+    first = hierarchy.of(kernel, Gemm(64, 64, 64), H200)
+    monkeypatch.setattr(hierarchy, "_traced", None)
+    monkeypatch.setattr(nvrtc, "compile_ptx", None)
+    assert hierarchy.of(kernel, Gemm(64, 64, 64), H200) == first
+
+
+def test_the_table_of_levels_says_that_it_is_a_model_and_marks_the_level_that_binds():
+    text = hierarchy_table.levels(hierarchy.of(launch.of(rung("shared_tiles")), CUBE, H200))
+    assert text.startswith("model: ")
+    (marked,) = (line for line in text.splitlines() if "<- binds" in line)
+    assert marked.startswith("L1 and shared") and "13.45" in marked  # 52 wavefronts a warp and chunk, 125 blocks
+
+
+def test_a_level_that_nobody_measured_is_a_dash():
+    assert "L2: -" in hierarchy_table.levels(hierarchy.of(launch.of(rung("naive")), Gemm(32, 32, 32), GPUS["T4"]))
+
+
+def test_the_table_of_a_record_keeps_models_and_measurements_apart():
+    small = next(record for record in OF_WHOLE_TILES if record.rungs[0]["shape"][0] == 256)
+    header, columns, *lines = hierarchy_table.held(hierarchy_table.against(small), small).splitlines()
+    assert "model" in header.split("|")[0] and f"measured: {small.label}" in header.split("|")[1]
+    assert len({line.index("|") for line in (header, columns, *lines)}) == 1
+    assert len(lines) == len(small.rungs)
