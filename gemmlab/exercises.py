@@ -27,11 +27,14 @@ class Refused(AssertionError):
         return [f"Refused: {self}"]
 
 
-def compare(predicted: Mapping[str, Any], counted: Mapping[str, float]) -> str:
-    """Return predictions beside what was counted, a line each. A prediction may be `...`, and none is refused."""
-    width = max(map(len, counted))
-    lines = [f"{'':<{width}}  {'predicted':>13}  {'counted':>9}"]
-    for name, count in counted.items():
+def compare(predicted: Mapping[str, Any], found: Mapping[str, float], how: str = "counted") -> str:
+    """Return predictions beside what was found, a line each; `how` heads its column: 'counted', or 'measured'.
+
+    A prediction may be `...`, and none is refused.
+    """
+    width = max(map(len, found))
+    lines = [f"{'':<{width}}  {'predicted':>13}  {how:>9}"]
+    for name, count in found.items():
         guess = predicted.get(name, ...)
         lines.append(f"{name:<{width}}  {_written(guess):>13}  {_written(count):>9}  {_remark(guess, count)}".rstrip())
     return "\n".join(lines)

@@ -44,6 +44,25 @@ def table(run: Run, runs: Sequence[Record], ladders: Sequence[Ladder]) -> str:
     return "\n".join([*columns.lines(shown, run.rows), "", *notes])
 
 
+def by_size(runs: Sequence[Record]) -> str:
+    """Return the speeds of rungs in runs of several sizes on one card as text: TFLOP/s, and % of that run's cuBLAS.
+
+    Raises ValueError for runs of several cards or days.
+    """
+    labels = {record.label for record in runs}
+    if len(labels) != 1:
+        raise ValueError(f"one card and day is shown by size, not {'; '.join(sorted(labels)) or 'none'}")
+    numbers = {name: row["rung"] for record in runs for name, row in measured.timed(record).items()}
+    shown = [Column("", "rung", lambda name: f"{numbers[name]} {name}")]
+    for record in sorted(runs, key=lambda record: measured.problem_of(record).flops):
+        rows, source = measured.timed(record), f" {' x '.join(map(str, record.rungs[0]['shape']))} "
+        shown += [
+            Column(source, "TFLOP/s", _named(rows, lambda row: f"{row['gflops'] / 1e3:.3g}")),
+            Column(source, "% cuBLAS", _named(rows, lambda row: known(row["percent_of_cublas"], ".1f"))),
+        ]
+    return "\n".join([f"measured: {labels.pop()}", *columns.lines(shown, sorted(numbers, key=numbers.get))])
+
+
 def requested_intensity(row: Row) -> float | None:
     """Return the FLOPs for each byte that a traced rung asks global memory for; None without a trace."""
     if row.trace is None:
@@ -107,7 +126,12 @@ def _timed(number: int, seen: Record | Ladder) -> tuple[Column, ...]:
 
 
 def _of(rows: Mapping[str, Mapping[str, Any]], text: Callable[[Mapping[str, Any]], str]) -> Callable[[Row], str]:
-    return lambda row: text(rows[row.rung.name]) if row.rung.name in rows else "-"
+    named = _named(rows, text)
+    return lambda row: named(row.rung.name)
+
+
+def _named(rows: Mapping[str, Mapping[str, Any]], text: Callable[[Mapping[str, Any]], str]) -> Callable[[str], str]:
+    return lambda name: text(rows[name]) if name in rows else "-"
 
 
 def _batches(record: Record) -> str:

@@ -4,12 +4,15 @@ The sweep of the H200 timed earlier texts of rungs 3 and 4, and of rungs 5 and 6
 with the tiles listed there. The speeds of the kernels' own texts are in the records of climbs.
 """
 
+import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from gemmlab import sweeps
 from gemmlab.gpus import gpu
-from gemmlab.ladder import Rung, Tile
+from gemmlab.ladder import Rung, Tile, rung
+from gemmlab.tile_rules import written
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,27 @@ def tile(rung: Rung, card: str | None) -> Tile:
     except ValueError:
         choices = {}
     return choices[rung.name].tile if rung.name in choices else rung.tile
+
+
+def table(card: str) -> str:
+    """Return a card's choices as text: each rung's tile, its TFLOP/s in each sweep that timed it, beside the fastest
+    other tile of the same sweep, and the reason where that is faster beyond noise.
+    """
+    lines = []
+    for name, choice in TUNED[card].items():
+        data = sweeps.shipped(choice.sweeps)
+        lines.append(f"rung {rung(name).number} ({name}), {written(choice.tile)}; at {choice.size}^3:")
+        for best, rows in sweeps.timed_with(data, rung(name), choice.tile, choice.size):
+            others = [row for row in rows if row["tile"] != choice.tile]
+            other = max(others, key=lambda row: sweeps.speed(row, choice.size))
+            changed = {macro: value for macro, value in other["tile"].items() if value != choice.tile[macro]}
+            lines.append(
+                f"    {best:.1f} TFLOP/s; the fastest of {len(others)} others {sweeps.speed(other, choice.size):.1f}, "
+                f"with {written(changed)}"
+            )
+        if choice.reason:
+            lines.append(textwrap.indent(textwrap.fill(choice.reason, 106), " " * 4))
+    return "\n".join(lines)
 
 
 H200 = "nvidia_h200_2026-11-30.json"

@@ -235,3 +235,8 @@ def test_a_prediction_is_compared_with_a_count_of_zero():
 
 def test_a_refusal_shows_its_evidence_in_a_notebook_in_place_of_a_traceback():
     assert Refused("too many sectors")._render_traceback_() == ["Refused: too many sectors"]
+
+
+def test_a_comparison_with_a_measurement_says_so():
+    header, row = exercises.compare({"gain": 2}, {"gain": 2.5}, "measured").splitlines()
+    assert header.split() == ["predicted", "measured"] and row.split()[:3] == ["gain", "2", "2.5"]
