@@ -1,5 +1,7 @@
 """The whole ladder in one table, one figure, and in the README."""
 
+import dataclasses
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
@@ -65,8 +67,6 @@ def test_a_rung_that_a_run_has_not_timed_gets_dashes(run, record):
 
 
 def test_only_a_right_result_without_hazards_is_called_right(run):
-    import dataclasses
-
     wrong = dataclasses.replace(run.rows[0].verdict, wrong=1)
     changed = dataclasses.replace(run, rows=(dataclasses.replace(run.rows[0], verdict=wrong), run.rows[1]))
     rows = [cells(line) for line in ladder_table.table(changed, (), ()).splitlines()[2:4]]
@@ -77,6 +77,24 @@ def test_runs_are_the_newest_of_each_card_that_timed_every_rung_at_the_size():
     found = measured.runs(RUNGS, CUBE)
     assert [(seen.card, measured.problem_of(seen)) for seen in found] == [("NVIDIA H200", CUBE)]
     assert measured.runs(RUNGS, Gemm(100, 100, 100)) == ()
+
+
+def test_speeds_by_size_stand_from_small_to_large_with_dashes_for_rungs_that_were_not_timed(record):
+    seen = [each for each in records.shipped() if each.label == record.label and each.rungs[0]["shape"][0] >= 4096]
+    about, sources, _, *rows = ladder_table.by_size(seen[::-1]).splitlines()
+    assert about == "measured: NVIDIA H200, 2026-11-30"
+    assert sources.index("4096 x 4096") < sources.index("4097 x 4097")
+    # 7.335 ms of rung 3 at 4096 and 2.725 ms of cuBLAS; rung 0 was not timed at 4097.
+    assert cells(rows[0]) == ["0", "naive", "0.506", "1.0", "-", "-"]
+    assert cells(rows[3])[:4] == ["3", "register_tiles_1d", "18.7", "37.1"]
+
+
+def test_speeds_by_size_refuse_runs_of_several_days(record):
+    other = dataclasses.replace(record, date="2026-12-01")
+    with pytest.raises(ValueError, match="not NVIDIA H200, 2026-11-30; NVIDIA H200, 2026-12-01"):
+        ladder_table.by_size([record, other])
+    with pytest.raises(ValueError, match="not none"):
+        ladder_table.by_size([])
 
 
 def test_the_speed_of_cublas_is_the_work_over_its_median_time(record):

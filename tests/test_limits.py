@@ -1,5 +1,10 @@
 """What holds each rung, and the exercises on it."""
 
+import ast
+import json
+import re
+from pathlib import Path
+
 import pytest
 
 from gemmlab import ladder_exercises, limits, measured
@@ -27,6 +32,24 @@ REFUTED = dict(
         strict=True,
     )
 )
+
+
+NOTEBOOK = json.loads((Path(__file__).parent.parent / "notebooks" / "20_ladder.ipynb").read_text(encoding="utf-8"))
+CELLS = {cell["id"]: "".join(cell["source"]) for cell in NOTEBOOK["cells"]}
+
+
+def folded_solution(number):
+    """Return the answer that the notebook folds away."""
+    (block,) = re.findall(r"```python\n(.*?)```", CELLS[f"exercise-{number}-answer"], re.DOTALL)
+    (assignment,) = ast.parse(block).body
+    return ast.literal_eval(assignment.value)
+
+
+def printed_by_the_stub(number, **names):
+    """Return what the cell of an exercise prints as the notebook has it."""
+    printed = []
+    exec(CELLS[f"exercise-{number}-attempt"], {"ladder_exercises": ladder_exercises, "print": printed.append, **names})
+    return printed
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +114,8 @@ def test_demands_of_rungs_0_and_1_are_those_of_their_warps(found):
 
 
 def test_exercise_1_stub_is_not_attempted_and_the_solution_is_accepted(found):
-    assert ladder_exercises.binding(dict.fromkeys(BINDING, ...), found).startswith(NOT_ATTEMPTED)
+    assert printed_by_the_stub(1, on_h200=found) == [f"{NOT_ATTEMPTED}: {', '.join(BINDING)}"]
+    assert folded_solution(1) == BINDING
     assert ladder_exercises.binding(BINDING, found).startswith("accepted: 7 of 7")
 
 
@@ -108,7 +132,8 @@ def test_exercise_1_refuses_a_wrong_level_among_gaps(found):
 
 
 def test_exercise_2_stub_is_not_attempted_and_the_solution_is_accepted(run, record):
-    assert ladder_exercises.refuted(dict.fromkeys(REFUTED, ...), run, record).startswith(NOT_ATTEMPTED)
+    assert printed_by_the_stub(2, run=run, h200=record) == [f"{NOT_ATTEMPTED}: {'; '.join(REFUTED)}"]
+    assert folded_solution(2) == REFUTED
     assert ladder_exercises.refuted(REFUTED, run, record).startswith("accepted: 3 of 3")
 
 
