@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from gemmlab import controls, stream_model
-from gemmlab.plotting import COLOURS, STYLE
+from gemmlab.style import COLOURS, STYLE
 from gemmlab.stream_model import DEVICE, HOST, Story
 
 ROWS = {HOST: 1.0, DEVICE: 0.0}

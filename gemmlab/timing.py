@@ -2,7 +2,7 @@
 
 The policy. Buffers are allocated and filled before. Launches to warm up come first: they compile, load and fill caches,
 and are waited for. Then the batch is sized, so that in a trial it lasted MIN_SAMPLE_MS: an event resolves about half a
-microsecond, and the first launch of a batch waits for the host, which is then less than a part in 500. A sample is the
+microsecond, and the first launch of a batch waits for the host, which is then a part in 300 at most. A sample is the
 time of a batch over its launches. While each sample runs, the GPU's clocks are read. The work counted for a speed is
 2*M*N*K.
 

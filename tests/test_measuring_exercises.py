@@ -1,5 +1,9 @@
 """Exercises on measuring: right answers pass, wrong ones are refused with what speaks against them."""
 
+import json
+import re
+from pathlib import Path
+
 import pytest
 
 from gemmlab import exercises
@@ -186,3 +190,17 @@ def test_work_that_is_miscounted_is_refused(name, wrong):
 
 def test_a_name_that_was_not_asked_for_is_no_attempt():
     assert work({"something else": 1}).startswith("not attempted")
+
+
+NOTEBOOK = Path(__file__).parent.parent / "notebooks" / "21_measuring.ipynb"
+
+
+@pytest.mark.parametrize(
+    ("number", "name", "judge"), [(1, "stopwatch", stopwatch), (2, "answer", throttled), (3, "predicted", work)]
+)
+def test_the_solution_that_the_notebook_folds_away_is_accepted(number, name, judge):
+    cells = {cell["id"]: "".join(cell["source"]) for cell in json.loads(NOTEBOOK.read_text("utf-8"))["cells"]}
+    (solution,) = re.findall(r"```python\n(.*?)```", cells[f"exercise-{number}-answer"], re.DOTALL)
+    names = {}
+    exec(solution, names)
+    assert judge(names[name]).startswith("accepted")
