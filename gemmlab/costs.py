@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from gemmlab import nvrtc
 from gemmlab.gemm import Gemm
-from gemmlab.launch import Kernel
+from gemmlab.ladder import Rung, Tile
+from gemmlab.launch import Kernel, of
 from gemmlab.resources import Occupancy, occupancy
 
 
@@ -31,3 +32,16 @@ def cost(kernel: Kernel, arch: str) -> Cost:
     threads = x * y * z
     held = occupancy(arch, threads, used.registers, used.shared_bytes + shared_mem)
     return Cost(threads, used.registers, used.spill_store_bytes + used.spill_load_bytes, held)
+
+
+def refused(rung: Rung, tile: Tile, arch: str, source: str | None = None) -> str | None:
+    """Return the rule that a tile breaks on an architecture, with both numbers, or None for one that runs.
+
+    The rules are the rung's own, the compiler's (too much static shared memory), and those of occupancy. `source` may
+    be an edited one.
+    """
+    try:
+        held = cost(of(rung, tile, source), arch).occupancy
+    except (ValueError, nvrtc.CompileError) as error:
+        return str(error)
+    return None if held.blocks else held.sentence

@@ -4,12 +4,10 @@ from collections.abc import Mapping, Sequence
 
 import ipywidgets
 
-from gemmlab import backend, controls, launch, nvrtc, roofline
+from gemmlab import backend, controls, costs, launch, roofline
 from gemmlab.emulator.trace import Trace
 from gemmlab.gemm import Gemm
 from gemmlab.ladder import Rung, Tile
-from gemmlab.launch import Kernel
-from gemmlab.resources import Occupancy, occupancy
 
 CHECKED = (
     Gemm(33, 34, 35),
@@ -50,11 +48,7 @@ def refused(rung: Rung, tile: Tile, source: str | None = None) -> str | None:
 
     The rules are the rung's own, the compiler's (too much static shared memory), and those of occupancy.
     """
-    try:
-        held = _occupancy(launch.of(rung, tile, source))
-    except (ValueError, nvrtc.CompileError) as error:
-        return str(error)
-    return None if held.blocks else held.sentence
+    return costs.refused(rung, tile, backend.architecture(), source)
 
 
 def report(rung: Rung, tile: Tile, source: str | None = None, problem: Gemm = TRACED) -> str:
@@ -65,7 +59,7 @@ def report(rung: Rung, tile: Tile, source: str | None = None, problem: Gemm = TR
     """
     kernel = launch.of(rung, tile, source)
     launch.require(launch.check(kernel, CHECKED, FAMILIES))
-    used = nvrtc.resources(kernel.source, kernel.entry, kernel.options, backend.architecture())
+    cost = costs.cost(kernel, backend.architecture())
     traced = launch.trace(kernel, problem)
     grid, block, _ = kernel.geometry(problem)
     x, y, _ = block
@@ -74,9 +68,9 @@ def report(rung: Rung, tile: Tile, source: str | None = None, problem: Gemm = TR
             f"{', '.join(f'{name} = {value}' for name, value in rung.full_tile(tile).items())}: "
             f"blocks of {x} x {y} = {x * y} threads, {grid[0] * grid[1]} of them for C of {problem.M} x {problem.N}",
             f"correct: {', '.join(f'{p.M} x {p.N} x {p.K}' for p in CHECKED)}, within the error bound",
-            f"{used.registers} registers a thread, {used.spill_store_bytes + used.spill_load_bytes} bytes spilled, "
-            f"{used.shared_bytes:,} bytes of shared memory a block",
-            _occupancy(kernel).sentence,
+            f"{cost.registers} registers a thread, {cost.spilled_bytes} bytes spilled, "
+            f"{cost.occupancy.shared_bytes:,} bytes of shared memory a block",
+            cost.occupancy.sentence,
             traffic(traced, problem),
             *(f"{hazard.kind}: {hazard.message}" for hazard in traced.hazards),
         )
@@ -102,10 +96,3 @@ def traffic(traced: Trace, problem: Gemm) -> str:
             f"{roofline.intensity(problem.flops, moved):.3g} FLOP a byte requested, {an_fma:.4g} shared loads an FMA",
         )
     )
-
-
-def _occupancy(kernel: Kernel) -> Occupancy:
-    arch = backend.architecture()
-    _, (x, y, z), shared_mem = kernel.geometry(Gemm(1, 1, 1))
-    used = nvrtc.resources(kernel.source, kernel.entry, kernel.options, arch)
-    return occupancy(arch, x * y * z, used.registers, used.shared_bytes + shared_mem)
