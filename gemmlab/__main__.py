@@ -1,4 +1,4 @@
-"""The command line: `python -m gemmlab doctor`, `climb`, and the commands on records."""
+"""The command line: `python -m gemmlab doctor`, `climb`, and the commands on models and on records."""
 
 import argparse
 import json
@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from gemmlab import backend, doctor, record_commands
+from gemmlab import backend, doctor, record_commands, roofline_commands
 from gemmlab.options import BAR, add_problem, refuse
 
 
@@ -36,6 +36,7 @@ def climb(options: argparse.Namespace) -> int:
 
     try:
         _require_writable(options.json)
+        roofline_commands.require_drawable(options.plot)
         rungs = ladder.rungs(options.rungs) if options.rungs else ladder.RUNGS
         where = backend.choose(options.backend or os.environ.get(backend.VARIABLE, ""))
         with tqdm(total=len(rungs), desc="climbing", delay=1, leave=False, bar_format=BAR) as bar:
@@ -54,6 +55,13 @@ def climb(options: argparse.Namespace) -> int:
             records.save(run.as_data(), options.json)
         except OSError as error:
             return refuse("climb", f"--json {options.json} cannot be written: {error.strerror}", 2)
+    if options.plot:
+        from gemmlab import run_figures
+
+        try:
+            roofline_commands.draw(run_figures.rungs(run), options.plot)
+        except ValueError as error:
+            return refuse("climb", error, 2)
     if len(run.rows) < len(rungs) and not run.stopped:
         return refuse("climb", f"interrupted: {len(run.rows)} of {len(rungs)} rungs are done", 130)
     return 0 if run.ok else 1
@@ -81,8 +89,10 @@ def _parser() -> argparse.ArgumentParser:
     climbing = commands.add_parser("climb", help="run the ladder of kernels and print a table")
     add_problem(climbing)
     climbing.add_argument("--json", type=Path, metavar="FILE", help="also write all that is known of the run to FILE")
+    roofline_commands.add_plot(climbing)
     climbing.set_defaults(command=climb)
 
+    roofline_commands.add(commands)
     record_commands.add(commands)
     return parser
 

@@ -40,7 +40,8 @@ CHUNKS = 64  # steps of k that whole chunks fill
 @dataclass(frozen=True)
 class Counts:
     """What a launch needs at least: blocks, warp-wide FMAs of the product, requests to global and shared memory,
-    wavefronts of L1 and shared memory, and sectors that blocks reach.
+    wavefronts of L1 and shared memory, and sectors that blocks reach. No level is charged with `requested`, the bytes
+    that lanes ask global memory for, a byte again for every lane.
     """
 
     blocks: int
@@ -48,6 +49,7 @@ class Counts:
     requests: int
     wavefronts: int
     sectors: int
+    requested: int = 0
 
 
 @dataclass(frozen=True)
@@ -168,11 +170,13 @@ def _traced(kernel: Kernel, problem: Gemm) -> Counts:
     if traced.hazards:
         raise ValueError(f"nothing is bounded of a launch with a hazard: {traced.hazards[0].message}")
     # an asynchronous copy is one request, counted with shared memory's
-    asked = (each for each in traced.accesses if each.space == "global" and each.op != "cp.async.global")
+    far = [each for each in traced.accesses if each.space == "global"]
+    asked = sum(each.requests for each in far if each.op != "cp.async.global")
     return Counts(
         blocks=prod(grid),
         fmas=-(-problem.M * problem.N * problem.K // WARP),
-        requests=merged.requests + sum(access.requests for access in asked),
+        requests=merged.requests + asked,
         wavefronts=merged.wavefronts + reach.wavefronts,
         sectors=reach.sectors,
+        requested=sum(each.useful_bytes for each in far),
     )

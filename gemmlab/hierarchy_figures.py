@@ -1,7 +1,6 @@
 """The hierarchical roofline as a figure: one axis, a roof for each level of memory, and the kernel's point on each."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -10,6 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from gemmlab.hierarchy import Bounds, Level
+from gemmlab.hierarchy_table import Timed
 from gemmlab.roofline import attainable, ridge, throughput
 from gemmlab.style import COLOURS, MARKERS, STYLE
 
@@ -20,18 +20,10 @@ LOOKS = {
     "L1 and shared": (COLOURS[4], "-.", MARKERS[2]),
 }
 LINE = 0.25  # decades of speed that a line of text takes
-NEAR = 10  # times: at intensities closer than this one label stands above the other
+NEAR = 12  # times: at intensities closer than this one label stands above the other
 WRITTEN_FROM = 0.03  # FLOP a byte, from where on a roof may have its label
 WIDE, HIGH = 10, 5.8  # inches
 LEFT, RIGHT, BOTTOM, TOP = 0.07, 0.7, 0.17, 0.94  # of the figure; right of the axes stand the labels of speeds
-
-
-@dataclass(frozen=True)
-class Timed:
-    """A measured time of the kernel, in milliseconds; `run` names the card and the date."""
-
-    milliseconds: float
-    run: str
 
 
 def hierarchy(name: str, bounds: Bounds, timed: Timed | None = None) -> Figure:

@@ -3,13 +3,22 @@
 import statistics
 from dataclasses import dataclass
 
-from gemmlab import hierarchy, launch
+from gemmlab import hierarchy, launch, records
 from gemmlab.gemm import Gemm
 from gemmlab.gpus import architecture, gpu
 from gemmlab.hierarchy import Bounds
 from gemmlab.ladder import rung
-from gemmlab.measured import roofs, timed
+from gemmlab.launch import Kernel
+from gemmlab.measured import card, roofs, timed
 from gemmlab.records import Record
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A measured time of a kernel, in milliseconds; `run` names the card and the date."""
+
+    milliseconds: float
+    run: str
 
 
 @dataclass(frozen=True)
@@ -29,16 +38,32 @@ class Held:
 
 def against(record: Record) -> tuple[Held, ...]:
     """Return each timed rung of a record beside its bounds. Raises ValueError for a card with no known ceilings."""
-    card = gpu(record.card or "")
+    on = gpu(record.card or "")
     return tuple(
         Held(
             name,
-            hierarchy.of(launch.of(rung(name), row["tile"]), Gemm(*row["shape"]), card),
+            hierarchy.of(launch.of(rung(name), row["tile"]), Gemm(*row["shape"]), on),
             statistics.median(row["milliseconds"]),
             min(row["milliseconds"]),
         )
         for name, row in timed(record).items()
     )
+
+
+def recorded(kernel: Kernel, bounds: Bounds) -> Timed | None:
+    """Return the time that a shipped record has of this very source, tile, shape and card, else None."""
+    problem = bounds.problem
+    for record in records.shipped():
+        for row in timed(record).values():
+            same = launch.of(rung(row["name"]), row["tile"])
+            if (
+                row["shape"] == [problem.M, problem.N, problem.K]
+                and bounds.card.name == card(record).name
+                and (problem.alpha, problem.beta) == (record.conditions["alpha"], record.conditions["beta"])
+                and (same.source, same.options) == (kernel.source, kernel.options)
+            ):
+                return Timed(statistics.median(row["milliseconds"]), record.label)
+    return None
 
 
 def held(rows: tuple[Held, ...], record: Record) -> str:
@@ -60,11 +85,19 @@ def held(rows: tuple[Held, ...], record: Record) -> str:
     return "\n".join(lines)
 
 
+def kernel(bounds: Bounds, seen: Timed | None) -> str:
+    """Return a kernel's levels as text, and on a line of its own what was measured, a dash where nothing was."""
+    if seen is None:
+        return f"{levels(bounds)}\nmeasured: -"
+    ratio = seen.milliseconds / (1e3 * bounds.seconds)
+    return f"{levels(bounds)}\nmeasured: {seen.milliseconds:.4g} ms, {ratio:.2f} times the bound; {seen.run}"
+
+
 def levels(bounds: Bounds) -> str:
     """Return a kernel's levels as text: what each is charged with, its rate, the intensity and the least time."""
-    problem, card = bounds.problem, bounds.card
+    problem, on = bounds.problem, bounds.card
     rows = [
-        f"model: at most what {card.name} can do for {problem.M} x {problem.N} x {problem.K}",
+        f"model: at most what {on.name} can do for {problem.M} x {problem.N} x {problem.K}",
         f"{'level':<15}{'charged with':>34}{'a second':>12}{'FLOP for each':>15}{'at least, ms':>14}",
     ]
     for level in bounds.levels:
@@ -73,13 +106,13 @@ def levels(bounds: Bounds) -> str:
             f"{level.name:<15}{f'{level.amount:,.0f} {level.unit}':>34}{level.rate:>12.4g}"
             f"{bounds.intensity(level):>15.4g}{1e3 * level.seconds:>14.4g}{binds}"
         )
-    roof, known = roofs(card), architecture(card.architecture)
+    roof, known = roofs(on), architecture(on.architecture)
     missing = "" if "L2" in roof.bandwidths else "; L2: -, nobody measured it"
     rows += [
         f"so at least {1e3 * bounds.seconds:.4g} ms, at most {bounds.speed / 1e12:.3g} TFLOP/s; the blocks keep "
         f"{bounds.levels[-1].busy:.1%} of the multiprocessors busy",
-        f"ceilings of memory: {roof.kind}, {(card.measured or card).source}{missing}",
+        f"ceilings of memory: {roof.kind}, {(on.measured or on).source}{missing}",
         f"on chip, a cycle and multiprocessor: {known.shared_bytes_per_cycle} bytes, {known.subpartitions} warp "
-        f"instructions, {known.fp32_lanes} FMAs, at the clock that reaches {card.peak_fp32 / 1e12:.1f} TFLOP/s",
+        f"instructions, {known.fp32_lanes} FMAs, at the clock that reaches {on.peak_fp32 / 1e12:.1f} TFLOP/s",
     ]
     return "\n".join(rows)

@@ -11,11 +11,18 @@ BAR = "{desc} |{bar:30}| {percentage:.0f}%, {elapsed} gone, {remaining} to go (C
 def add_problem(parser: argparse.ArgumentParser) -> None:
     """Add --rungs, --size, --shape and --backend, as `rungs`, `shape` (M, N, K) and `backend`."""
     parser.add_argument("--rungs", default="", metavar="0-1", help="the rungs, such as 0-1 or 0,coalesced (all)")
-    size = parser.add_mutually_exclusive_group()
-    size.add_argument("--size", dest="shape", type=_cube, metavar="N", help="N for M, N and K alike (256)")
-    size.add_argument("--shape", dest="shape", type=_shape, metavar="M,N,K", help="C is M x N, A is M x K, B is K x N")
+    add_shape(parser, 256)
     add_backend(parser)
-    parser.set_defaults(shape=(256, 256, 256))
+
+
+def add_shape(parser: argparse.ArgumentParser, size: int) -> None:
+    """Add --size and --shape, as `shape` (M, N, K), which is (size, size, size) unless given."""
+    either = parser.add_mutually_exclusive_group()
+    either.add_argument("--size", dest="shape", type=_cube, metavar="N", help=f"N for M, N and K alike ({size})")
+    either.add_argument(
+        "--shape", dest="shape", type=_shape, metavar="M,N,K", help="C is M x N, A is M x K, B is K x N"
+    )
+    parser.set_defaults(shape=(size, size, size))
 
 
 def add_backend(parser: argparse.ArgumentParser) -> None:

@@ -12,9 +12,11 @@ from matplotlib.lines import Line2D
 
 from gemmlab.gpus import GPU
 from gemmlab.measured import roofs
-from gemmlab.roofline import attainable
+from gemmlab.roofline import Reading, attainable
+from gemmlab.roofline import read as tile_model
 from gemmlab.style import COLOURS, MARKERS, STYLE
 
+POINTS = "offset points"
 LABEL_GAP = 0.2  # decades of speed that a point's label takes
 LABEL_WIDTH = 1.4  # decades of intensity that it takes
 
@@ -75,6 +77,52 @@ def roofline(card: GPU, points: Sequence[Modelled | Measured]) -> Figure:
         _draw_points(axis, points)
         axis.legend(handles=_legend(points), loc="lower right")
     return figure
+
+
+def reading(name: str, read: Reading) -> Figure:
+    """Return the roof that a reading was made under, with the points of its tile and of every power of two up to it:
+    larger tiles walk right, and stop rising at the ridge. All points are models.
+    """
+    problem, bandwidth = read.problem, read.requested.bytes / read.bound.memory
+    peak = read.ridge * bandwidth
+    tiles = [2**power for power in range(read.tile.bit_length()) if 2**power < read.tile]
+    trail = [tile_model(problem, tile, bandwidth, peak) for tile in tiles]
+    x = np.geomspace(min(1 / 8, read.ridge / 64), max(512, 4 * read.intensity, 4 * read.ridge), 400)
+    with plt.rc_context(STYLE):
+        figure, axis = plt.subplots(figsize=(10, 4.8), layout="constrained")
+        axis.set(
+            xscale="log",
+            yscale="log",
+            xlim=(x[0], x[-1]),
+            ylim=(x[0] * bandwidth / 3e12, 3 * peak / 1e12),
+            xlabel="arithmetic intensity (FLOP per byte requested)",
+            ylabel="speed (TFLOP/s)",
+            title=f"model: {problem.M} x {problem.N} x {problem.K}, T = {read.tile}, ceilings: {name}",
+        )
+        axis.grid(color="0.92")
+        axis.xaxis.set_major_formatter("{x:g}")
+        axis.yaxis.set_major_formatter("{x:g}")
+        axis.plot(x, [attainable(each, peak, bandwidth) / 1e12 for each in x], color="0.25")
+        axis.plot([read.ridge] * 2, [axis.get_ylim()[0], peak / 1e12], color="0.6", linestyle=":")
+        axis.annotate(f"ridge, {read.ridge:.3g} FLOP/B", (read.ridge, axis.get_ylim()[0]), (4, 4), textcoords=POINTS)
+        axis.annotate(f"{peak / 1e12:.3g} TFLOP/s", (x[-1], peak / 1e12), (-4, 4), textcoords=POINTS, ha="right")
+        slope = (read.ridge / 4, peak / 4e12)
+        axis.annotate(f"{bandwidth / 1e9:,.0f} GB/s", slope, (-8, 6), textcoords=POINTS, ha="right")
+        look = {"linestyle": "", "marker": MARKERS[0], "markerfacecolor": "white", "markeredgewidth": 2}
+        axis.plot(*zip(*map(_point, trail), strict=True) if trail else ((), ()), color=COLOURS[3], markersize=6, **look)
+        axis.plot(*_point(read), color=COLOURS[2], markersize=11, **look)
+        axis.annotate(
+            f"T = {read.tile}: {read.intensity:.3f} FLOP/B,\nat most {read.speed / 1e12:.3g} TFLOP/s",
+            _point(read),
+            (12, -8),
+            textcoords=POINTS,
+            va="top",
+        )
+    return figure
+
+
+def _point(read: Reading) -> tuple[float, float]:
+    return read.intensity, read.speed / 1e12
 
 
 def _label_slope(axis: Axes, level: str, bandwidth: float, below: bool) -> None:
