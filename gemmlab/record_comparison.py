@@ -13,21 +13,21 @@ Line = tuple[str, str, str, str]
 
 
 def compare(a: Record, b: Record) -> str:
-    """Return two records as text, kernels and problems matched by name and shape; what only one has stands by a dash.
+    """Return two records as text: a row for each figure of what both ran, matched by kernel and problem, then the names
+    of what only one ran.
 
-    Counted and measured figures have tables of their own. A ratio is b over a, where both have the figure; of times it
-    says whether the middle halves of the samples lie apart.
+    Counted and measured figures have tables of their own, and a dash stands for what one record does not hold. A ratio
+    is b over a, where both have the figure; of times it says whether the middle halves of the samples lie apart.
     """
-    pairs = _pairs(a, b)
+    pairs = [pair for pair in _pairs(a, b) if None not in pair]
     labels = f"a: {a.label}", f"b: {b.label}"
     counted = [_lines(pair, [_result, _source, *map(_counted, COUNTED)]) for pair in pairs]
     measured = [_lines(pair, [_measured(MEASURED[0]), _half, *map(_measured, MEASURED[1:])]) for pair in pairs]
+    tables = ["\nCounted, by compiler and emulator, and checked", *_table(labels, counted)]
+    tables += ["\nMeasured", *_table(labels, measured)]
     parts = [
         *(f"{label}{_remark(record)}" for label, record in zip(labels, (a, b), strict=True)),
-        "\nCounted, by compiler and emulator, and checked",
-        *_table(labels, counted),
-        "\nMeasured",
-        *_table(labels, measured),
+        *(tables if pairs else ()),
         *_cautions(a, b),
     ]
     return "\n".join(parts)
@@ -155,9 +155,17 @@ def _remark(record: Record) -> str:
 
 
 def _cautions(a: Record, b: Record) -> list[str]:
+    said = [f"\n{text}" for text in (_only("a", a, b), _only("b", b, a)) if text]
     if a.runs.keys().isdisjoint(b.runs):
-        return ["\nNo kernel was run on the same problem in both: nothing here can be held side by side."]
+        return [*said, "\nNo kernel was run on the same problem in both: nothing can be held side by side."]
     cards = {record.data["environment"]["card"] for record in (a, b)}
     if len(cards) == 2 and None not in cards:
-        return ["\nThe machines differ: a ratio of times is one of the cards as much as of the kernels."]
-    return []
+        return [*said, "\nThe machines differ: a ratio of times is one of the cards as much as of the kernels."]
+    return said
+
+
+def _only(label: str, record: Record, other: Record) -> str | None:
+    alone = [key for key in record.runs if key not in other.runs]
+    names = {problem: [name for name, of in alone if of == problem] for _, problem in alone}
+    runs = "; ".join(f"{written(problem)}: {', '.join(kernels)}" for problem, kernels in names.items())
+    return f"only in {label}: {runs}" if runs else None

@@ -47,6 +47,19 @@ class Record:
         """The runs of one kernel by problem."""
         return {problem: run for (name, problem), run in self.runs.items() if name == kernel}
 
+    def figure(self, kernel: str, problem: Gemm, name: str) -> float | None:
+        """Return a figure of a run by its name, such as 'global sectors'; None where the record does not hold it.
+
+        Raises ValueError for a run or a name that there is none of, with those that there are.
+        """
+        if (kernel, problem) not in self.runs:
+            runs = "; ".join(f"{known} at {written(of)}" for known, of in self.runs)
+            raise ValueError(f"{kernel} was not run at {written(problem)}; the record has {runs}")
+        figures = {each.name: each for each in (*COUNTED, *MEASURED)}
+        if name not in figures:
+            raise ValueError(f"no figure is called {name!r}; known: {', '.join(figures)}")
+        return figures[name].of(self.runs[kernel, problem])
+
     def examinations_of(self, kernel: str) -> Sequence[Mapping[str, Any]]:
         """What was seen of one kernel on other shapes and inputs: one examination, or none."""
         return [each for each in self.data["examinations"] if each["kernel"] == kernel]

@@ -208,6 +208,7 @@ DRAWING = {
     "roofline_explorer",
     "roofline_commands",
     "tile_sliders",
+    "resource_explorer",
     "stream_pictures",
     "sample_pictures",
     "counter_pictures",

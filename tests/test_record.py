@@ -219,6 +219,17 @@ def test_an_interrupt_before_the_first_run_leaves_no_folder(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_figure_is_read_by_its_name(pair):
+    loaded = record.load(pair)
+    # 64 warps, 16 steps of 1 sector of A and 4 of B, and 4 of C for each warp.
+    assert loaded.figure("coalesced", SMALL, "global sectors") == 64 * (16 * 5 + 4)
+    assert loaded.figure("coalesced", SMALL, "median ms") is None
+    with pytest.raises(ValueError, match="no figure is called 'speed'; known: registers of a thread, "):
+        loaded.figure("coalesced", SMALL, "speed")
+    with pytest.raises(ValueError, match="mine was not run at 64 x 32 x 16; the record has naive at 64 x 32 x 16; "):
+        loaded.figure("mine", SMALL, "median ms")
+
+
 # Decisions.
 
 
@@ -465,7 +476,7 @@ def test_every_shipped_climb_loads_as_a_column():
 
 
 def test_records_with_nothing_in_common_say_so(pair):
-    assert "nothing here can be held side by side" in record.compare(
+    assert "nothing can be held side by side" in record.compare(
         record.load(pair), record.load("nvidia_h200_2026-11-30_4096")
     )
 
