@@ -97,6 +97,15 @@ def test_speeds_by_size_refuse_runs_of_several_days(record):
         ladder_table.by_size([])
 
 
+def test_on_a_gpu_a_run_made_now_stands_before_the_shipped_ones(monkeypatch, record):
+    now = dataclasses.replace(record, card="Tesla T4", date="2026-12-01")
+    asked = []
+    monkeypatch.setattr(measured.backend, "name", "cuda")
+    monkeypatch.setattr(measured, "measure", lambda *request: asked.append(request) or now)
+    assert measured.runs(RUNGS, CUBE) == (now, record)
+    assert asked == [(RUNGS, CUBE)]
+
+
 def test_the_speed_of_cublas_is_the_work_over_its_median_time(record):
     median = np.median(record.conditions["cublas_milliseconds"])
     assert measured.cublas(record) == pytest.approx(2 * 4096**3 / (median / 1e3))

@@ -2,10 +2,11 @@
 
 import copy
 import json
+from types import SimpleNamespace
 
 import pytest
 
-from gemmlab import climb, records, sweeps, tuned
+from gemmlab import backend, climb, environment, records, sweeps, tuned
 from gemmlab.gemm import Gemm
 from gemmlab.ladder import RUNGS, rung
 
@@ -74,6 +75,14 @@ def test_the_shipped_climbs_of_a_card_in_the_table_ran_its_tiles():
     for record in climbs:
         for seen in record.rungs:
             assert seen["tile"] == tuned.tile(rung(seen["rung"]), record.card)
+
+
+@pytest.mark.parametrize("reported", ["NVIDIA H200", b"NVIDIA H200"])
+def test_the_name_of_a_gpu_is_the_drivers_and_the_emulator_has_none(reported):
+    runtime = SimpleNamespace(getDevice=lambda: 3, getDeviceProperties=lambda device: {"name": reported, "of": device})
+    gpu = backend.Backend("cuda", SimpleNamespace(cuda=SimpleNamespace(runtime=runtime)), "asked for")
+    assert environment.card_name(gpu) == "NVIDIA H200"
+    assert environment.card_name(backend.choose("emulator")) is None
 
 
 def test_a_climb_gives_a_rung_its_tile_for_the_card_unless_told_otherwise(monkeypatch):
