@@ -16,7 +16,7 @@ from gemmlab.ladder import Rung, Tile
 from gemmlab.schema import Nullable
 
 FOLDER = Path(__file__).parent / "data" / "sweeps"
-# The same kernel at 4096, timed in two runs on one day, differed by up to 0.7% on an H200 (rungs 5 and 6).
+# The same kernel at 4096, timed in two runs on one day, differed by 0.6% and 0.4% on an H200 (rungs 5 and 6).
 NOISE = 0.02
 
 ENVIRONMENT = {
