@@ -60,7 +60,7 @@ class Examination:
 
     @property
     def diagnosis(self) -> str | None:
-        """The cause that explains most of the wrong results, said of one of them; None where nothing explains any."""
+        """The cause that explains most of the wrong results, said of one of them; None where none explains half."""
         cause, explained = self._explained
         if cause is None:
             return None
@@ -73,19 +73,19 @@ class Examination:
         if self.wrong:
             _, shown = self._explained
             lines.append(f"{shown[0].where}:\n{shown[0].verdict.message}")
-            lines.append(f"diagnosis: {self.diagnosis or 'none of the known mistakes explains these results'}")
+            lines.append(f"diagnosis: {self.diagnosis or 'no known mistake explains most of these results'}")
         if self.fault:
             lines.append(self.fault)
         return "\n".join(lines)
 
     @property
     def _explained(self) -> tuple[Cause | None, list[Checked]]:
-        """A cause, and the wrong results that it explains or, with none, all: the most telling shapes first."""
-        telling = sorted(self.wrong, key=lambda each: 1 in (each.problem.M, each.problem.N, each.problem.K))
+        """A cause, and the wrong results that it explains or, with none, all: the most telling first."""
+        telling = sorted(self.wrong, key=_plainness)
         kinds = Counter(cause.kind for each in telling for cause in each.causes)
-        if not kinds:
+        kind = max(kinds, key=kinds.get, default=None)
+        if kind is None or 2 * kinds[kind] < len(telling):
             return None, telling
-        kind = max(kinds, key=kinds.get)
         found = {each: cause for each in telling for cause in each.causes if cause.kind == kind}
         return next(iter(found.values())), list(found)
 
@@ -164,6 +164,12 @@ def recheck(
         C.set(before)
         launch_again()
     return replace(tolerance.compare(expected, C.get()), when="after it was timed")
+
+
+def _plainness(checked: Checked) -> tuple[bool, int]:
+    """What sorts first the inputs that tell mistakes apart, and of those the shapes that are large on every side."""
+    problem = checked.problem
+    return checked.family != DISCRIMINATING, -min(problem.M, problem.N, problem.K)
 
 
 def _covered(grid: Callable[[int], tuple[int, int, int]]) -> set[int]:

@@ -16,8 +16,11 @@ from gemmlab.gemm import Gemm
 from gemmlab.tolerance import LARGEST, compare, expect, failed, gamma
 
 SAMPLE = 12  # rows and columns of C on which a suspect is tried before it is held against all of C
-MOST_TILES = 64  # how often beta is tried to have been applied
+MOST_TILES = 32  # how often beta is tried to have been applied
+SMALLEST_POWER = 2.0**-10  # of beta, below which C counts as left out
 DEEPEST_TILE = 128  # the longest tile along K that is tried
+
+ADDED_PER_TILE, SCALED_PER_TILE = "beta * C added per tile", "C scaled by beta per tile"
 
 Operands = tuple[np.ndarray, np.ndarray]
 
@@ -74,11 +77,13 @@ def causes(problem: Gemm, A: np.ndarray, B: np.ndarray, C: np.ndarray, result: n
     if not wrong.any():
         return ()
     given = _Suspect(Cause("", ""), problem, A, B, C, result)
-    found = [*_left_out(wrong, C, result)]
-    # Of one family the simplest comes first, and what else explains the result is a way of saying the same.
-    for family in (_transposed, _factors, _depths, _beta_per_tile, _rounded):
-        found += itertools.islice((suspect.cause for suspect in family(given) if suspect.explains()), 1)
-    return tuple(found)
+    suspects = itertools.chain(
+        _transposed(given), _factors(given), _depths(given), _beta_per_tile(given), _rounded(given)
+    )
+    found: dict[str, Cause] = {}
+    for cause in (*_left_out(wrong, C, result), *(suspect.cause for suspect in suspects if suspect.explains())):
+        found.setdefault(cause.kind, cause)  # of a kind the simplest comes first
+    return tuple(found.values())
 
 
 def _left_out(wrong: np.ndarray, C: np.ndarray, result: np.ndarray) -> Iterator[Cause]:
@@ -127,29 +132,26 @@ def _transposed(given: _Suspect) -> Iterator[_Suspect]:
 def _factors(given: _Suspect) -> Iterator[_Suspect]:
     """Other alpha and beta."""
     alpha, beta = given.problem.alpha, given.problem.beta
-    known = {(alpha, beta): ("", "")}
     suspected = [
         (1.0, beta, "alpha forgotten", "alpha is left out"),
         (0.0, beta, "A @ B forgotten", "alpha * A @ B is left out"),
-        (0.0, 0.0, "zeros", "every output is 0: alpha * A @ B and beta * C are left out"),
+        (1.0, 0.0, "A @ B alone", "alpha and beta * C are left out: the result is A @ B"),
         (alpha * alpha, beta, "alpha twice", "alpha is applied twice"),
     ]
     if beta != 0.0:
         suspected += [
             (alpha, 0.0, "beta * C forgotten", "beta * C is left out"),
+            (0.0, 0.0, "zeros", "every output is 0: alpha * A @ B and beta * C are left out"),
             (alpha, 1.0, "beta forgotten", "C is added without beta"),
             (alpha, alpha * beta, "alpha on C", "alpha multiplies beta * C too"),
         ]
         for times in range(2, min(MOST_TILES, given.problem.K) + 1):
             often = f"{times} times, as where it happens once for each of {times} tiles of K"
-            suspected += [
-                (alpha, times * beta, "beta per tile", f"beta * C is added {often}"),
-                (alpha, _power(beta, times), "beta per tile", f"C is multiplied by beta {often}"),
-            ]
+            suspected.append((alpha, times * beta, ADDED_PER_TILE, f"beta * C is added {often}"))
+            if abs(_power(beta, times)) > SMALLEST_POWER:
+                suspected.append((alpha, _power(beta, times), SCALED_PER_TILE, f"C is multiplied by beta {often}"))
     for x, y, kind, text in suspected:
-        known.setdefault((x, y), (kind, text))
-    for (x, y), (kind, text) in list(known.items())[1:]:
-        if max(abs(x), abs(y)) < LARGEST:
+        if (x, y) != (alpha, beta) and max(abs(x), abs(y)) < LARGEST:
             yield replace(given, cause=Cause(kind, text), problem=replace(given.problem, alpha=x, beta=y))
 
 
@@ -170,7 +172,9 @@ def _depths(given: _Suspect) -> Iterator[_Suspect]:
         else:
             yield replace(given, cause=cause, problem=replace(given.problem, alpha=0.0))
     elif last:
-        cause = Cause("first columns of A", f"the first {K - last} {missing}, as where a tile of K overwrites C")
+        # With beta == 0 to scale C by beta is to overwrite it.
+        kind = SCALED_PER_TILE if given.problem.beta == 0.0 else "first columns of A"
+        cause = Cause(kind, f"the first {K - last} {missing}, as where each tile of K stores beta * C and its own")
         yield replace(given, cause=cause, change=lambda A, B: (A[:, K - last :], B[K - last :]))
 
 
@@ -205,7 +209,7 @@ def _beta_per_tile(given: _Suspect) -> Iterator[_Suspect]:
         text = f"beta is applied after each tile of {depth} steps of K, {tiles} times, and not once"
         yield replace(
             given,
-            cause=Cause("beta per tile", text),
+            cause=Cause(SCALED_PER_TILE, text),
             problem=replace(given.problem, beta=_power(beta, tiles)),
             change=lambda A, B, scale=scale: ((A * scale).astype(np.float32), B),
         )

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gemmlab import emulator, launch, warp
+from gemmlab import correctness, emulator, launch, warp
 from gemmlab.gemm import Gemm
 from gemmlab.ladder import Geometry, rung
 from gemmlab.launch import Kernel
@@ -132,19 +132,15 @@ def judge_numbers(predicted: Mapping[str, Any], counted: Mapping[str, int], less
 
 
 def judge_kernel(attempt: Kernel) -> str | None:
-    """Return 'not attempted' for a source with gaps, None for one that is right on launch.SHAPES and free of hazards.
+    """Return 'not attempted' for a source with gaps, None for one that is found right and free of hazards.
 
-    Raises Refused with the first mismatch, fault or hazard, and nvrtc.CompileError.
+    Raises Refused with what its examination says, or the first hazard, and nvrtc.CompileError.
     """
     if "..." in bare(attempt.source):
         return f"{NOT_ATTEMPTED}: put code in place of the dots"
-    for problem in launch.SHAPES:
-        try:
-            launch.require(launch.check(attempt, [problem]))
-        except emulator.KernelFault as fault:
-            raise Refused(f"M={problem.M}, N={problem.N}, K={problem.K}: {fault}") from None
-        except AssertionError as wrong:
-            raise Refused(str(wrong)) from None
+    examined = correctness.examine(attempt)
+    if not examined.correct:
+        raise Refused(examined.message)
     traced = launch.trace(attempt, TRACED)
     if traced.hazards:
         raise Refused("right here, but by luck: " + "\n".join(map(str, traced.hazards)))

@@ -100,6 +100,12 @@ def half_precision_sum(A, B, C, right):
     return total
 
 
+def beta_after_each_tile(A, B, C, right):
+    for k in range(0, 37, 8):
+        C = -0.5 * (A[:, k : k + 8] @ B[k : k + 8]) + 2 * C
+    return C
+
+
 def stale_tile(A, B, C, right):
     """What a missing barrier leaves when the warp of rows 8 to 15 takes the second tile of A before it is there."""
     late = A[8:16].copy()
@@ -171,12 +177,14 @@ REFUSED = (
     Planted("kernel: A @ B.T", kernel(("B[k * N + col]", "B[col * K + k]")), False, "equals A @ B.T"),
     Planted("kernel: A.T @ B", kernel(("A[row * K + k]", "A[k * M + row]")), False, "equals A.T @ B"),
     Planted("kernel: K - K % 8 steps", kernel(("k < K;", "k < K - K % 8;")), False, "the sum ends at K - K % BK"),
-    Planted("kernel: beta after each tile", kernel((LOOP + END, BETA_PER_TILE)), False, "after each tile of 8 steps"),
+    Planted(
+        "kernel: beta after each tile", kernel((LOOP + END, BETA_PER_TILE)), False, "each tile of K stores beta * C"
+    ),
     Planted(
         "kernel: beta * C for each tile",
         kernel(("        value = fmaf(beta, C[row * N + col], value);\n", BETA_ADDED_PER_TILE)),
         False,
-        "beta * C is added 3 times",
+        "beta * C is added 2 times",
     ),
     Planted("kernel: C read with beta 0", kernel(("if (beta != 0.0f)", "")), False, "C is read although beta is 0"),
     Planted("kernel: alpha forgotten", kernel(("alpha * sum", "sum")), False, "alpha is left out"),
@@ -200,6 +208,9 @@ REFUSED = (
     Planted("A.T @ B of squares", result(lambda A, B, C, right: A.T @ B, SQUARE), False, "equals A.T @ B"),
     Planted("7 columns missing", result(lambda A, B, C, right: A[:, :30] @ B[:30]), False, "the last 7 of 37 columns"),
     Planted("last tile alone", result(lambda A, B, C, right: A[:, 32:] @ B[32:]), False, "the first 32 of 37 columns"),
+    Planted(
+        "beta after each tile", result(beta_after_each_tile, FACTORED), False, "after each tile of 8 steps of K, 5"
+    ),
     Planted("beta forgotten", result(lambda A, B, C, right: right - C, FACTORED), False, "added without beta"),
     Planted(
         "alpha on C too", result(lambda A, B, C, right: -0.5 * (A @ B) - C, FACTORED), False, "multiplies beta * C"
@@ -320,7 +331,7 @@ def test_a_failure_says_where_how_far_off_and_in_one_sentence_why():
 def test_a_result_that_no_known_mistake_explains_gets_no_explanation():
     found = examine(edited((STORE, "C[row * N + col] = value + (row == 2 && col == 3 ? 0.01f : 0.0f);")))
     assert found.diagnosis is None
-    assert "none of the known mistakes explains these results" in found.message
+    assert "no known mistake explains most of these results" in found.message
 
 
 def test_a_fault_ends_the_examination_and_keeps_the_checks_before_it():
