@@ -6,6 +6,7 @@ from typing import Any
 
 from gemmlab import recorded
 from gemmlab.recorded import COUNTED, MEASURED, Figure, Record, written
+from gemmlab.table import SUBMISSION_MS
 
 Run = Mapping[str, Any] | None
 Examination = Mapping[str, Any]
@@ -148,7 +149,7 @@ def _table(labels: Sequence[str], blocks: Sequence[Sequence[Sequence[str]]]) -> 
 
 
 def _remark(record: Record) -> str:
-    said = [f"driver {driver}" if (driver := record.data["environment"]["driver"]) else "nothing was timed"]
+    said = [f"driver {record.data['environment']['driver'] or '-'}" if record.timed else "nothing was timed"]
     said += [] if record.data["ended"] is None else ["incomplete"]
     said += [record.data["note"]] if record.data["note"] else []
     return f"; {'; '.join(said)}"
@@ -158,6 +159,11 @@ def _cautions(a: Record, b: Record) -> list[str]:
     said = [f"\n{text}" for text in (_only("a", a, b), _only("b", b, a)) if text]
     if a.runs.keys().isdisjoint(b.runs):
         return [*said, "\nNo kernel was run on the same problem in both: nothing can be held side by side."]
+    medians = [median for record in (a, b) for run in record.runs.values() if (median := MEASURED[0].of(run))]
+    if medians and min(medians) < SUBMISSION_MS:
+        said.append(
+            f"\nBelow {SUBMISSION_MS} ms a time is mostly that of submitting the launch: compare larger problems."
+        )
     cards = {record.data["environment"]["card"] for record in (a, b)}
     if len(cards) == 2 and None not in cards:
         return [*said, "\nThe machines differ: a ratio of times is one of the cards as much as of the kernels."]

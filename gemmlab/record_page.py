@@ -19,7 +19,7 @@ def page(record: Record) -> str:
         _section("Kernels", _kernels(record)),
         _section("Results", _results(record)),
         _section("Counted, by compiler and emulator", _figures(record, COUNTED)),
-        _section(f"Measured: {record.label}", _measured(record)),
+        _section(f"Measured on {record.label}" if record.timed else "Measured: nothing was timed", _measured(record)),
         _section("Checks on other shapes and inputs", _examinations(record)),
         _section("Decisions", _decisions(record)),
         _section("Conditions", _conditions(record)),

@@ -43,6 +43,11 @@ class Record:
         """The runs by a kernel's name and the problem."""
         return {(run["kernel"], Gemm(**run["problem"])): run for run in self.data["runs"]}
 
+    @property
+    def timed(self) -> bool:
+        """Whether a clock was there: any run holds samples."""
+        return any(run["timing"] for run in self.data["runs"])
+
     def runs_of(self, kernel: str) -> Mapping[Gemm, Mapping[str, Any]]:
         """The runs of one kernel by problem."""
         return {problem: run for (name, problem), run in self.runs.items() if name == kernel}

@@ -475,6 +475,14 @@ def test_every_shipped_climb_loads_as_a_column():
             record.rerun(loaded, EMULATOR)
 
 
+def test_times_that_are_mostly_submission_are_marked(pair):
+    loaded = record.load(pair)
+    caution = "Below 0.03 ms a time is mostly that of submitting the launch"
+    for samples, marked in ((FAST, False), ([0.02] * 5, True)):
+        seen = Record(timed(loaded.data, naive=FAST, coalesced=samples), loaded.sources)
+        assert (caution in record.compare(loaded, seen)) == marked
+
+
 def test_records_with_nothing_in_common_say_so(pair):
     assert "nothing can be held side by side" in record.compare(
         record.load(pair), record.load("nvidia_h200_2026-11-30_4096")
