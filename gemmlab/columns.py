@@ -33,6 +33,22 @@ def lines(columns: Sequence[Column], rows: Sequence[Any]) -> list[str]:
     return [GAP.join(_over(columns[group[0]].source, _width(widths, group)) for group in groups), *body]
 
 
+def folded(columns: Sequence[Column], rows: Sequence[Any], width: int) -> list[str]:
+    """Return a table's lines as `lines` does, its groups under one another where they do not fit into `width`.
+
+    Each part begins with the first column, which names the row. A group that is too wide alone keeps its width.
+    """
+    first, *rest = columns
+    parts, part = [], [first]
+    for group in (list(members) for _, members in groupby(rest, key=lambda column: column.source)):
+        if len(part) > 1 and len(lines([*part, *group], rows)[-1]) > width:
+            parts.append(part)
+            part = [first]
+        part += group
+    written = [lines(each, rows) for each in [*parts, part]]
+    return [line for number, each in enumerate(written) for line in (["", *each] if number else each)]
+
+
 def known(figure: float | None, form: str) -> str:
     """Return a figure as text, or a dash for what nobody counted or measured."""
     return "-" if figure is None else format(figure, form)

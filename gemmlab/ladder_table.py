@@ -13,7 +13,7 @@ from gemmlab.records import Record
 from gemmlab.resources import occupancy
 from gemmlab.results import Row, Run
 
-WIDTH = 140  # of the notes under the table
+WIDTH = 100  # characters, which JupyterLab shows on a laptop without breaking a line
 
 
 def table(run: Run, runs: Sequence[Record], ladders: Sequence[Ladder]) -> str:
@@ -41,7 +41,7 @@ def table(run: Run, runs: Sequence[Record], ladders: Sequence[Ladder]) -> str:
         textwrap.fill(f"[{number}] {conditions(each) if isinstance(each, Record) else _about(each)}", WIDTH)
         for number, each in numbered
     ]
-    return "\n".join([*columns.lines(shown, run.rows), "", *notes])
+    return "\n".join([*columns.folded(shown, run.rows, WIDTH), "", *notes])
 
 
 def by_size(runs: Sequence[Record]) -> str:

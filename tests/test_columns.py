@@ -1,6 +1,6 @@
 """Text tables whose columns stand in groups."""
 
-from gemmlab.columns import Column, known, lines
+from gemmlab.columns import Column, folded, known, lines
 
 NAME = Column("", "name", lambda row: row[0])
 
@@ -28,3 +28,16 @@ def test_groups_of_one_source_apart_from_each_other_stay_apart():
 
 def test_a_dash_stands_for_what_is_not_known():
     assert (known(None, ".1f"), known(2.25, ".2f"), known(0, "d")) == ("-", "2.25", "0")
+
+
+def test_groups_that_do_not_fit_stand_below_and_name_their_rows_again():
+    columns = (NAME, Column(" a ", "x", lambda row: row[1]), Column(" b ", "y", lambda row: row[2]))
+    rows = [("k", "1", "2")]
+    assert folded(columns, rows, 80) == lines(columns, rows)
+    (top, bottom) = (lines(columns[:2], rows), lines((NAME, columns[2]), rows))
+    assert folded(columns, rows, len(top[-1])) == [*top, "", *bottom]
+
+
+def test_a_group_wider_than_the_page_stands_alone_and_whole():
+    columns = (NAME, Column(" a ", "a header of some length", lambda row: row[1]))
+    assert folded(columns, [("k", "1")], 5) == lines(columns, [("k", "1")])
