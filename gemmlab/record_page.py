@@ -13,30 +13,34 @@ from gemmlab.recorded import COUNTED, MEASURED, Record, written
 
 
 def page(record: Record) -> str:
-    """Return the page: what was expected, found and decided, then under which conditions, and how to run it again."""
+    """Return the page: what was expected, decided and found, then under which conditions, and how to run it again."""
     sections = (
         _title(record),
         _section("Kernels", _kernels(record)),
+        _section("Decisions", _decisions(record)),
         _section("Results", _results(record)),
         _section("Counted, by compiler and emulator", _figures(record, COUNTED)),
         _section(f"Measured on {record.label}" if record.timed else "Measured: nothing was timed", _measured(record)),
         _section("Checks on other shapes and inputs", _examinations(record)),
-        _section("Decisions", _decisions(record)),
         _section("Conditions", _conditions(record)),
         _section("Run it again", _again(record)),
     )
     return "\n".join(sections)
 
 
-def table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return a table of Markdown; None becomes a dash."""
-    lines = [headers, ["---"] * len(headers), *rows]
+def table(headers: Sequence[str], rows: Iterable[Sequence[object]], numbers: Sequence[str] = ()) -> str:
+    """Return a table of Markdown, the columns `numbers` aligned to the right; None becomes a dash."""
+    lines = [headers, ["---:" if header in numbers else "---" for header in headers], *rows]
     return "\n".join(f"| {' | '.join(_cell(cell) for cell in line)} |" for line in lines) + "\n"
 
 
 def _cell(value: object) -> str:
     text = "-" if value is None else str(value)
     return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("\n", "<br>") or "-"
+
+
+def _shape(problem: Gemm) -> str:
+    return written(problem).replace(" x ", "\N{NO-BREAK SPACE}x\N{NO-BREAK SPACE}")
 
 
 def _section(title: str, text: str) -> str:
@@ -76,17 +80,18 @@ def _results(record: Record) -> str:
         searched = "not looked for" if run["hazards"] is None else len(run["hazards"])
         error = _number(verdict.get("max_abs_error"), ".3g")
         allowed = _number(run["error_bound"], ".3g")
-        rows.append((name, written(problem), recorded.outcome(run), error, allowed, searched, "\n".join(found) or None))
+        rows.append((name, _shape(problem), recorded.outcome(run), error, allowed, searched, "\n".join(found) or None))
     headers = ("kernel", "M x N x K", "result", "largest error", "largest allowed", "hazards", "findings")
     return table(headers, rows)
 
 
 def _figures(record: Record, figures: Sequence[recorded.Figure]) -> str:
     rows = (
-        (name, written(problem), *(figure.text(run) for figure in figures))
+        (name, _shape(problem), *(figure.text(run) for figure in figures))
         for (name, problem), run in record.runs.items()
     )
-    return table(("kernel", "M x N x K", *(figure.name for figure in figures)), rows)
+    names = [figure.name for figure in figures]
+    return table(("kernel", "M x N x K", *names), rows, numbers=names)
 
 
 def _measured(record: Record) -> str:
@@ -94,10 +99,11 @@ def _measured(record: Record) -> str:
     half = "middle half of the samples"
     headers = ("kernel", "M x N x K", median.name, half, *(speed.name for speed in speeds), "how it was timed")
     rows = [
-        (name, written(problem), median.text(run), _half(run), *(speed.text(run) for speed in speeds), _how(run))
+        (name, _shape(problem), median.text(run), _half(run), *(speed.text(run) for speed in speeds), _how(run))
         for (name, problem), run in record.runs.items()
     ]
-    return table(headers, rows) + "\nEvery sample is in `record.json`.\n"
+    samples = "\nEvery sample is in `record.json`.\n" if record.timed else ""
+    return table(headers, rows, numbers=headers[2:-1]) + samples
 
 
 def _half(run: Mapping[str, Any]) -> str | None:

@@ -68,6 +68,11 @@ def gpu(monkeypatch):
     return Backend("cuda", fake, "asked for")
 
 
+def page_of(folder):
+    """The page's text, with plain spaces."""
+    return (folder / "README.md").read_text(encoding="utf-8").replace("\N{NO-BREAK SPACE}", " ")
+
+
 def timed(data, **samples):
     """Data of a record as if a card had been timed; the samples, in milliseconds, are made up."""
     data = copy.deepcopy(data)
@@ -119,7 +124,7 @@ def test_what_was_not_measured_is_null_and_prints_as_a_dash(pair):
         assert run["timing"] is None and run["cublas"] is None
     for name in ("card", "driver", "cuda", "cupy", "clocks"):
         assert loaded.data["environment"][name] is None
-    page = (pair / "README.md").read_text()
+    page = page_of(pair)
     assert "| naive | 64 x 32 x 16 | - | - | - | - | - |" in page
     assert "| GPU | - |" in page and "| profiler: metrics | - |" in page
     assert "None" not in page.replace("None yet.", "") and "nan" not in page
@@ -526,7 +531,7 @@ def test_on_a_gpu_every_sample_is_kept_with_its_conditions_and_cublas_beside_it(
     for field in ("batch", "warmup", "cache", "boundary"):
         assert naive["timing"][field]
     assert len(naive["timing"]["readings"]) == len(naive["timing"]["samples_ms"])
-    page = (tmp_path / "new" / "README.md").read_text()
+    page = page_of(tmp_path / "new")
     # 65,536 FLOPs in 20 ms; cuBLAS takes half as long.
     assert "| coalesced | 64 x 32 x 16 | 20 | 20 to 20 | 0 | 50.0 |" in page
     (entry,) = record.decide(tmp_path / "new", Decision("coalesced", "kept", "faster", against="naive")).decisions
