@@ -62,8 +62,10 @@ def add(commands: Any) -> None:
 def record(options: argparse.Namespace) -> int:
     """Record rungs and edited kernels; 0 when all are right, 1 when one is not, 130 when an interrupt ended it."""
     from gemmlab import decisions, gemm, record
+    from gemmlab.environment import card_name
 
-    kernels = _kernels(options.rungs, options.edited)
+    where = _backend(options)
+    kernels = _kernels(options.rungs, options.edited, card_name(where))
     problem = gemm.Gemm(*options.shape)
     with _bar("recording", 2 * len(kernels)) as bar:
         written = record.write(
@@ -72,7 +74,7 @@ def record(options: argparse.Namespace) -> int:
             [problem],
             expected=dict(options.expect),
             note=options.note,
-            where=_backend(options),
+            where=where,
             seed=options.seed,
             progress=bar.update,
         )
@@ -139,19 +141,17 @@ def _guarded(name: str, command: Callable[[argparse.Namespace], int]) -> Callabl
     return run
 
 
-def _kernels(rungs: str, edited: list[tuple[str, str]]) -> Mapping[str, Any]:
-    """The kernels by name: rungs, all of them unless some are named or edited ones stand alone."""
-    from gemmlab import ladder, launch
+def _kernels(rungs: str, edited: list[tuple[str, str]], card: str | None) -> Mapping[str, Any]:
+    """The kernels by name, with their tiles for a card: rungs, all unless some are named or edited ones stand alone."""
+    from gemmlab import ladder, launch, tuned
 
     chosen = ladder.rungs(rungs) if rungs else () if edited else ladder.RUNGS
-    kernels = {rung.name: launch.of(rung) for rung in chosen}
-    for rung, file in edited:
-        name = Path(file).stem
+    kernels = {rung.name: launch.of(rung, tuned.tile(rung, card)) for rung in chosen}
+    for which, file in edited:
+        rung, name = ladder.rung(which), Path(file).stem
         if name in kernels:
-            raise ValueError(
-                f"--edited {rung}={file}: there is a kernel {name!r} already, so give the file another name"
-            )
-        kernels[name] = launch.of(ladder.rung(rung), source=Path(file).read_text(encoding="utf-8"))
+            raise ValueError(f"--edited {which}={file}: there is a kernel {name!r} already: give the file another name")
+        kernels[name] = launch.of(rung, tuned.tile(rung, card), Path(file).read_text(encoding="utf-8"))
     return kernels
 
 

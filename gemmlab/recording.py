@@ -31,6 +31,7 @@ def carry_out(plan: Plan, where: Backend, progress: Progress = lambda share: Non
     An interrupt, a launch that ends the GPU's context, a lack of memory and a wrong cuBLAS end it, and leave what was
     done; where that is nothing, what happened is raised.
     """
+    context.require_alive(where.cp, "this recording")
     seen = environment(where, {})  # before anything runs, as a GPU may not answer afterwards
     runs: list[dict[str, Any]] = []
     examinations: list[dict[str, Any]] = []
@@ -82,7 +83,7 @@ def _runs(
             try:
                 if where.name == "cuda":
                     _require_harmless(traces.get(name))
-                yield asked | _found(_run(bench, kernel, name, progress))
+                yield asked | _found(_run(bench, kernel, progress))
             except ContextLost as lost:
                 yield asked | _failed(lost)
                 raise
@@ -102,11 +103,10 @@ def _require_harmless(trace: emulator.Trace | None) -> None:
             )
 
 
-def _run(bench: climb.Bench, kernel: Kernel, name: str, progress: Progress) -> Result:
+def _run(bench: climb.Bench, kernel: Kernel, progress: Progress) -> Result:
     # NVRTC speaks first, because CuPy's error for a source that does not compile is of a kind of its own.
     nvrtc.resources(kernel.source, kernel.entry, kernel.options, architecture(bench.where))
-    with context.watched(bench.where.cp, f"{name!r} at {launch.written(bench.problem)}"):
-        return climb.run(bench, kernel, progress)
+    return climb.run(bench, kernel, progress)
 
 
 def _found(result: Result) -> dict[str, Any]:
@@ -136,8 +136,8 @@ def _examination(
     plan: Plan, name: str, trace: emulator.Trace, failures: Sequence[str], where: Backend
 ) -> dict[str, Any]:
     kernel, cases, problem = plan.kernels[name], plan.cases[name], plan.traced[name]
-    with context.watched(where.cp, f"the examination of {name!r}"):
-        seen = correctness.judge(kernel, () if failures else cases, where.cp)
+    context.require_alive(where.cp, f"the examination of {name!r}")
+    seen = correctness.judge(kernel, () if failures else cases, where.cp)
     judged = [*seen.checks, *[None] * (len(cases) - len(seen.checks))]
     return {
         "kernel": name,

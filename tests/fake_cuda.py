@@ -121,6 +121,7 @@ class FakeGpu:
                 waiting.pop()(grid, block, args, shared_mem=shared_mem)
             self.passes(name)
 
+        launch.num_regs, launch.shared_size_bytes = kernel.num_regs, kernel.shared_size_bytes
         return launch
 
     def sgemm(self, problem, A, B, C):

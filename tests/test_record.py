@@ -4,13 +4,14 @@ import copy
 import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import fake_nvml
 import pytest
-from fake_gpu import FakeGpu
+from fake_cuda import FakeGpu
 
 from gemmlab import climb as climbing
-from gemmlab import decisions, emulator, launch, record, record_form, record_page, records
+from gemmlab import context, decisions, emulator, launch, record, record_form, record_page, records
 from gemmlab.__main__ import main
 from gemmlab.backend import Backend
 from gemmlab.gemm import Gemm
@@ -63,7 +64,7 @@ def folder(pair, tmp_path):
 def gpu(monkeypatch):
     """A stand-in for a GPU, on which a launch of rung 0 takes 40 ms, of rung 1 20 ms, and of cuBLAS 10 ms."""
     fake_nvml.install(monkeypatch)
-    fake = FakeGpu({"gemm_naive": 40.0, "gemm_coalesced": 20.0, "cublas": 10.0})
+    fake = FakeGpu({"gemm_naive": 40.0, "gemm_coalesced": 20.0, "cuBLAS": 10.0})
     monkeypatch.setattr(climbing, "cublas_sgemm", fake.sgemm)
     return Backend("cuda", fake, "asked for")
 
@@ -547,28 +548,30 @@ def test_a_kernel_that_would_end_the_gpus_context_is_not_launched_and_the_others
 
 
 def test_a_launch_that_ends_the_context_leaves_what_was_done(gpu, tmp_path, monkeypatch):
-    run = climbing.run
-    broken = []
+    raw_kernel = gpu.cp.RawKernel
 
-    def fail():
-        if broken:
-            raise RuntimeError("cudaErrorLaunchFailure")
+    def fail(*arguments):
+        raise RuntimeError("cudaErrorLaunchFailure")
 
-    def run_and_break(bench, kernel, progress):
-        if kernel is COALESCED:
-            broken.append(True)
-            fail()
-        return run(bench, kernel, progress)
+    def ending(code, name, options=()):
+        kernel = raw_kernel(code, name, options)
 
-    monkeypatch.setattr(climbing, "run", run_and_break)
-    device = gpu.cp.cuda.Device()
-    device.synchronize = fail
-    gpu.cp.cuda.Device = lambda: device
+        def end_the_context(*arguments, shared_mem=0):
+            device = SimpleNamespace(compute_capability="90", synchronize=fail)
+            gpu.cp.cuda.Device, gpu.cp.cuda.runtime, gpu.cp.asnumpy = lambda: device, None, fail
+
+        return end_the_context if name == "gemm_coalesced" else kernel
+
+    monkeypatch.setattr(gpu.cp, "RawKernel", ending)
+    monkeypatch.setattr(context, "_ended", [])
     written = record.write(tmp_path / "new", BOTH, [SMALL], where=gpu)
     assert [bool(run["timing"]) for run in written.data["runs"]] == [True, False]
-    assert "'coalesced' at M=64, N=32, K=16" in written.data["runs"][1]["failure"]
-    assert written.data["ended"].startswith("ContextLost: ")
+    assert "gemm_coalesced" in written.data["runs"][1]["failure"]
+    assert written.data["ended"].startswith("ContextLost: ") and "Restart" in written.data["ended"]
     assert record.load(tmp_path / "new") == written
+    with pytest.raises(context.ContextLost):
+        record.write(tmp_path / "later", BOTH, [SMALL], where=gpu)
+    assert not (tmp_path / "later").exists()
 
 
 # The page.
