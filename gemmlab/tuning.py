@@ -20,7 +20,6 @@ from gemmlab import backend, context, costs, launch, tolerance, tuning_cache
 from gemmlab.environment import card_name
 from gemmlab.gemm import Gemm, inputs
 from gemmlab.ladder import Rung, Tile, arguments, rung
-from gemmlab.sweeps import Row, speed
 from gemmlab.timing import time_kernel
 from gemmlab.tuning_cache import Measurement
 
@@ -128,30 +127,6 @@ def sweep(
         if not book.found:
             raise
     return [book.found[key] for key in wanted if key in book.found]
-
-
-def from_rows(rows: Sequence[Row], of_rung: Rung, size: int, device: str) -> list[Measurement]:
-    """Return the rows of a shipped sweep that timed a rung at N = `size`, as measurements; of one tile, the fastest.
-
-    The time is 2 N^3 over the median speed. Raises ValueError for a tile that the rung's kernel does not take.
-    """
-    fastest: dict[tuple[int, ...], Row] = {}
-    for row in rows:
-        if row["rung"] == of_rung.name and speed(row, size) is not None:
-            key = _key(of_rung.full_tile(row["tile"]))
-            if key not in fastest or speed(row, size) > speed(fastest[key], size):
-                fastest[key] = row
-    flops = Gemm(size, size, size).flops
-    return [
-        Measurement(
-            tile=of_rung.full_tile(row["tile"]),
-            milliseconds=flops / speed(row, size) / 1e9,
-            registers=row["registers"],
-            local_bytes=row["local_bytes"],
-            device=device,
-        )
-        for row in fastest.values()
-    ]
 
 
 class _Book:

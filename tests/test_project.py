@@ -105,7 +105,10 @@ LAYERS = (
     "sweeps",
     "tuned",
     "tuning_cache",
+    "sweep_replay",
     "launch",
+    "cutlass",
+    "cutlass_runs",
     "correctness",
     "child",
     "child_launch",
@@ -152,6 +155,7 @@ LAYERS = (
     "warp_tile_exercises",
     "measuring_exercises",
     "ladder_exercises",
+    "tuning_exercises",
     "style",
     "request_figures",
     "timing_figures",
@@ -171,6 +175,7 @@ LAYERS = (
     "stream_pictures",
     "sample_pictures",
     "resource_explorer",
+    "tuning_figures",
     "doctor",
     "nvidia_tools",
     "profiling",
@@ -212,6 +217,7 @@ DRAWING = {
     "stream_pictures",
     "sample_pictures",
     "counter_pictures",
+    "tuning_figures",
 }
 
 

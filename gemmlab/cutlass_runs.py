@@ -1,0 +1,76 @@
+"""Measured runs of CUTLASS's SIMT GEMM: the files that come with gemmlab, and the ladder's row that they give.
+
+A file is {"environment": {...}, "rows": [...]}, as benchmarks/cutlass.py writes it; the environment is a record's.
+"""
+
+import json
+import statistics
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from gemmlab.gemm import Gemm
+from gemmlab.records import ENVIRONMENT
+from gemmlab.schema import Nullable, check
+
+FOLDER = Path(__file__).parent / "data" / "cutlass"
+
+ROW = {
+    "version": str,  # of CUTLASS
+    "threadblock": [int],
+    "warp": [int],
+    "stages": int,
+    "shape": [int],  # M, N, K
+    "correct": bool,
+    "registers": int,
+    "spill_bytes": int,
+    "shared_bytes": int,
+    "milliseconds": Nullable([float]),  # every sample; null for a wrong result
+    "cublas_milliseconds": [float],
+}
+RUN = {"environment": ENVIRONMENT, "rows": [ROW]}
+
+
+def load(path: str | Path) -> Mapping[str, Any]:
+    """Read a run from a JSON file. Raises ValueError that names the file and the field at fault."""
+    try:
+        run = json.loads(Path(path).read_text(encoding="utf-8"))
+        check(run, RUN)
+    except ValueError as error:
+        raise ValueError(f"{path} is no run of CUTLASS: {error}") from None
+    return run
+
+
+def shipped() -> tuple[Mapping[str, Any], ...]:
+    """Return the runs that come with gemmlab, in the order of their file names; none where nobody has made one."""
+    return tuple(load(path) for path in sorted(FOLDER.glob("*.json")))
+
+
+def best(runs: Iterable[Mapping[str, Any]], card: str, problem: Gemm) -> Mapping[str, Any] | None:
+    """Return the fastest right row of CUTLASS on a card at a problem's shape, of the newest run, or None."""
+    shape = [problem.M, problem.N, problem.K]
+    dated = sorted(
+        (run for run in runs if run["environment"]["card"] == card), key=lambda run: run["environment"]["date"]
+    )
+    for run in reversed(dated):
+        rows = [row for row in run["rows"] if row["shape"] == shape and row["correct"] and row["milliseconds"]]
+        if rows:
+            return min(rows, key=lambda row: statistics.median(row["milliseconds"])) | {
+                "date": run["environment"]["date"]
+            }
+    return None
+
+
+def ladder_row(runs: Iterable[Mapping[str, Any]], card: str, problem: Gemm) -> dict[str, str]:
+    """Return CUTLASS's row of the ladder as text by column; a dash where nobody has measured it."""
+    row = best(runs, card, problem)
+    if row is None:
+        return {"kernel": "CUTLASS SIMT", "TFLOP/s": "-", "% of cuBLAS": "-", "setting": "-", "measured": "-"}
+    median, yardstick = (statistics.median(row[name]) for name in ("milliseconds", "cublas_milliseconds"))
+    return {
+        "kernel": f"CUTLASS {row['version']} SIMT",
+        "TFLOP/s": f"{problem.flops / median / 1e9:.2f}",
+        "% of cuBLAS": f"{100 * yardstick / median:.1f}",
+        "setting": f"{' x '.join(map(str, row['threadblock']))}, {row['stages']} stages",
+        "measured": f"{card}, {row['date']}",
+    }
