@@ -195,7 +195,7 @@ def _further(edges: Edges) -> Iterator[tuple[int, int, int]]:
     for m, n, k in itertools.zip_longest(*smaller):
         m, n, k = m or M, n or N, k or K
         yield from ((max(m - 1, 1), n, k + 1), (m, n + 1, max(k - 1, 1)), (m + 1, max(n - 1, 1), k))
-    yield from ((2 * M + 1, 2, 2 * K), (2, 2 * N + 1, 2 * K + 1), (3, 5, 8 * K + 1))
+    yield from ((2 * M + 1, 2, 2 * K), (2, 2 * N + 2, 2 * K + 1), (3, 5, 8 * K + 2))
 
 
 def _around(edge: int) -> tuple[int, int, int, int]:

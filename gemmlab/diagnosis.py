@@ -103,7 +103,7 @@ def _left_out(wrong: np.ndarray, C: np.ndarray, result: np.ndarray) -> Iterator[
             cause = f"{where} were never computed, and all else is right: the grid or a guard leaves out the last tile"
             yield Cause("edge left out", cause)
         else:
-            yield Cause("edge wrong", f"{where} are wrong, and all else is right: look at the edge of the last tile")
+            yield Cause("edge wrong", f"{where} are wrong, and all else is right: look at what computes those")
 
 
 def _transposed(given: _Suspect) -> Iterator[_Suspect]:

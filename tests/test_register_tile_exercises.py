@@ -132,12 +132,12 @@ FROM_GLOBAL = (
 @pytest.mark.parametrize(
     ("pairs", "evidence"),
     [
-        ([("a1 = As[ty + 16]", "a1 = As[ty]")], r"wrong: of 40 outputs"),  # one row twice
-        ([("b1 = Bs[k][tx + 16]", "b1 = Bs[k][tx]")], r"wrong: of 40 outputs"),  # one column twice
-        ([("fmaf(a1, b0, sum10)", "fmaf(a0, b1, sum10)")], r"wrong: of 40 outputs"),  # two sums exchanged
+        ([("a1 = As[ty + 16]", "a1 = As[ty]")], r"the rows from 16 on are wrong"),  # one row twice
+        ([("b1 = Bs[k][tx + 16]", "b1 = Bs[k][tx]")], r"the columns from 16 on are wrong"),  # one column twice
+        ([("fmaf(a1, b0, sum10)", "fmaf(a0, b1, sum10)")], r"wrong: of 992 outputs"),  # two sums exchanged
         (
             [("ty + 16 * i", "ty + 16 * j"), ("tx + 16 * j", "tx + 16 * i")],
-            r"wrong: of 40 outputs",
+            r"wrong: of 992 outputs",
         ),  # stored transposed
         ([("if (row < M && col < N) {", "{")], r"guard the access with the array.s bounds"),  # no mask on the store
         ([(f"{BARRIER}    }}", "    }")], r"by luck: line 18: .* nothing orders the two"),  # the second barrier
