@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
+from gemmlab import context
+
 VARIABLE = "GEMMLAB_BACKEND"
 NAMES = ("emulator", "cuda")
 
@@ -89,7 +91,10 @@ def __getattr__(attribute: str) -> Any:
 
 @functools.cache
 def _chosen() -> Backend:
-    return choose(os.environ.get(VARIABLE, ""))
+    chosen = choose(os.environ.get(VARIABLE, ""))
+    if chosen.name == "cuda":
+        context.explain_in_notebook(chosen.cp)
+    return chosen
 
 
 def _emulator(reason: str) -> Backend:

@@ -3,12 +3,15 @@
 After an address that is not the kernel's, a misaligned access, a trap or a timeout, CUDA answers every later call of
 the process with the same error (CUDA Runtime API, cudaErrorIllegalAddress: "the process must be terminated and
 relaunched"). Launches return before they run, so the error shows at some later call, which is innocent. `watched`
-waits for the launch inside it, and so lays the error at the right door.
+waits for the launch inside it, and so lays the error at the right door. A learner's own launch, in a cell, is found out
+by the next call; `explain_in_notebook` has IPython say then which cell it was, and what to do.
 """
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType
+from typing import Any
 
 _ended: list[str] = []  # the launch that ended this process's context, once there is one
 
@@ -49,6 +52,24 @@ def watched(xp: ModuleType, launch: str) -> Iterator[None]:
             raise
         _ended.append(launch)
         raise ContextLost(launch, error) from error
+
+
+def explain_in_notebook(cupy: ModuleType) -> None:
+    """Have IPython, where it runs, add to a CUDA error of a cell that the context has ended, if it has."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython else None
+    if shell is None:
+        return
+
+    def explain(shell: Any, kind: type, error: BaseException, traceback: Any, tb_offset: int | None = None) -> None:
+        shell.showtraceback((kind, error, traceback), tb_offset=tb_offset)
+        if _is_lost(cupy):
+            if not _ended:
+                cell = len(shell.user_ns["In"]) - 1  # the count of executions moves on before a cell runs, or after
+                _ended.append(f"a launch of cell [{cell}], or one before it,")
+            print(ContextLost(_ended[0], error))
+
+    shell.set_custom_exc((cupy.cuda.runtime.CUDARuntimeError, cupy.cuda.driver.CUDADriverError), explain)
 
 
 def _is_lost(xp: ModuleType) -> bool:
