@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gemmlab import backend, doctor, record_commands, roofline_commands
-from gemmlab.options import BAR, add_problem, refuse
+from gemmlab.options import BAR, add_problem, refuse, require_writable
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -35,7 +35,7 @@ def climb(options: argparse.Namespace) -> int:
     from gemmlab import climb, context, gemm, ladder, nvrtc, records, table
 
     try:
-        _require_writable(options.json)
+        require_writable("--json", options.json)
         roofline_commands.require_drawable(options.plot)
         rungs = ladder.rungs(options.rungs) if options.rungs else ladder.RUNGS
         where = backend.choose(options.backend or os.environ.get(backend.VARIABLE, ""))
@@ -65,17 +65,6 @@ def climb(options: argparse.Namespace) -> int:
     if len(run.rows) < len(rungs) and not run.stopped:
         return refuse("climb", f"interrupted: {len(run.rows)} of {len(rungs)} rungs are done", 130)
     return 0 if run.ok else 1
-
-
-def _require_writable(path: Path | None) -> None:
-    """Raise ValueError where a file cannot be written, before hours are spent on what belongs in it."""
-    if path is None:
-        return
-    if path.is_dir():
-        raise ValueError(f"--json {path} is a folder, but must be a file")
-    existing = next(place for place in (path, *path.absolute().parents) if place.exists())
-    if not os.access(existing, os.W_OK):
-        raise ValueError(f"--json {path} cannot be written: you may not write to {existing}")
 
 
 def _parser() -> argparse.ArgumentParser:

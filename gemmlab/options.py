@@ -1,7 +1,9 @@
 """What the commands share: options that choose rungs, a shape and a backend, and the way a request is refused."""
 
 import argparse
+import os
 import sys
+from pathlib import Path
 
 from gemmlab import backend
 
@@ -28,6 +30,19 @@ def add_shape(parser: argparse.ArgumentParser, size: int) -> None:
 def add_backend(parser: argparse.ArgumentParser) -> None:
     """Add --backend."""
     parser.add_argument("--backend", choices=backend.NAMES, help="where to run (CUDA where it is usable)")
+
+
+def require_writable(option: str, path: Path | None) -> None:
+    """Raise ValueError where an option's file cannot be written, before hours are spent on what belongs in it."""
+    if path is None:
+        return
+    if path.is_dir():
+        raise ValueError(f"{option} {path} is a folder, but must be a file")
+    existing = next(place for place in (path, *path.absolute().parents) if place.exists())
+    if existing != path and not existing.is_dir():
+        raise ValueError(f"{option} {path} cannot be written: {existing} is a file, not a folder")
+    if not os.access(existing, os.W_OK):
+        raise ValueError(f"{option} {path} cannot be written: you may not write to {existing}")
 
 
 def refuse(command: str, why: object, status: int) -> int:

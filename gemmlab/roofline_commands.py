@@ -1,12 +1,11 @@
-"""The commands on models: `roofline`, the reader of the tile model, and `levels`, the bounds of a rung at each level."""
+"""The commands on models: `roofline`, the reader of the tile model, and `levels`, the bounds of a rung by level."""
 
 import argparse
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gemmlab.options import add_shape, refuse
+from gemmlab.options import add_shape, refuse, require_writable
 
 
 def add(commands: Any) -> None:
@@ -42,11 +41,7 @@ def require_drawable(path: Path | None) -> None:
     forms = FigureCanvasBase.get_supported_filetypes()
     if path.suffix.lstrip(".").lower() not in forms:
         raise ValueError(f"--plot {path} must end in one of .{', .'.join(sorted(forms))}")
-    if path.is_dir():
-        raise ValueError(f"--plot {path} is a folder, but must be a file")
-    existing = next(place for place in (path, *path.absolute().parents) if place.exists())
-    if not os.access(existing, os.W_OK):
-        raise ValueError(f"--plot {path} cannot be written: you may not write to {existing}")
+    require_writable("--plot", path)
 
 
 def draw(figure: Any, path: Path) -> None:

@@ -1,11 +1,9 @@
-from itertools import combinations
-
 import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from figure_texts import overlapping, texts
 from matplotlib.colors import to_rgba
-from matplotlib.text import Text
 
 from gemmlab import launch, plotting, warp
 from gemmlab.gemm import Gemm
@@ -34,20 +32,6 @@ def closed():
 @pytest.fixture(scope="module")
 def steps():
     return {name: warp.one_step(launch.of(rung(name)), SQUARE, k=10) for name in ("naive", "coalesced")}
-
-
-def texts(figure) -> list[Text]:
-    figure.draw_without_rendering()
-    bare = [axis for axis in figure.axes if not axis.axison]
-    hidden = [label for axis in bare for label in axis.get_xticklabels() + axis.get_yticklabels()]
-    return [
-        text for text in figure.findobj(Text) if text.get_text().strip() and text.get_visible() and text not in hidden
-    ]
-
-
-def overlapping(figure) -> list[tuple[str, str]]:
-    boxes = [(text.get_text(), text.get_window_extent()) for text in texts(figure)]
-    return [(a, b) for (a, box), (b, other) in combinations(boxes, 2) if box.overlaps(other)]
 
 
 def cells(axis) -> np.ndarray:

@@ -1,0 +1,238 @@
+"""The explorers of the roofline as functions: what they say, what they draw, and what they leave behind."""
+
+import html
+import os
+
+import matplotlib
+import matplotlib.pyplot as plt
+import pytest
+from figure_texts import outside, overlapping
+from matplotlib.colors import to_rgba
+
+from gemmlab import climb, hierarchy, hierarchy_figures, launch, nvrtc, roofline_explorer, roofline_figures, run_figures
+from gemmlab.__main__ import main
+from gemmlab.backend import choose
+from gemmlab.gemm import Gemm
+from gemmlab.gpus import GPUS
+from gemmlab.hierarchy_table import Timed, recorded
+from gemmlab.ladder import RUNGS, rung
+from gemmlab.roofline import read
+from gemmlab.roofline_explorer import OWN
+
+matplotlib.use("agg")
+
+CUBE = Gemm(4096, 4096, 4096)
+EXAMPLE = (
+    "AI = 3.969 FLOP/B",
+    "Q = 0.541 GB",
+    "2.000 KiB",
+    "memory bound   0.5411 ms",
+    "compute bound  0.0358 ms",
+    "so at least    0.5411 ms, by memory",
+)
+NAIVE = {"naive": launch.of(rung("naive")), "coalesced": launch.of(rung("coalesced"))}
+
+
+@pytest.fixture(autouse=True)
+def closed():
+    yield
+    plt.close("all")
+
+
+def controls_of(widget):
+    return {each.description: each for each in widget.children[:-2]}
+
+
+def text_of(widget) -> str:
+    return html.unescape(widget.children[-2].value)
+
+
+def test_the_reader_starts_at_its_worked_example():
+    text = text_of(roofline_explorer.reader())
+    assert all(figure in text for figure in EXAMPLE)
+    assert "model, to be falsified: 1024 x 1024 x 1024, tiles of 16 x 16" in text
+
+
+def test_a_reading_is_of_any_shape_on_any_card():
+    text, _ = roofline_explorer.shown(64, 32, 8, 16, "T4", 1.0, 1.0)
+    # A: 64 x 8 floats, twice; B: 8 x 32, four times; C: 64 x 32; FLOPs 2 x 64 x 32 x 8
+    assert "A 1,024, B 1,024, C 2,048 floats" in text
+    assert f"AI = {32768 / (4 * 4096):.3f}" in text
+    assert "T4: 320 GB/s, 8.1 TFLOP/s; published: NVIDIA T4 datasheet" in text
+
+
+def test_a_measured_card_is_read_by_its_measured_ceilings():
+    under = roofline_explorer.ceilings("H200", 1.0, 1.0)
+    assert (under.bandwidth, under.peak) == (4280e9, 61.7e12) and under.source.startswith("measured: NVIDIA H200")
+
+
+@pytest.mark.parametrize("card", GPUS)
+def test_every_card_has_ceilings_with_a_source(card):
+    under = roofline_explorer.ceilings(card, 1.0, 1.0)
+    assert under.bandwidth > 0 and under.peak > 0 and len(under.source) > len("published: ")
+
+
+def test_a_tile_of_one_is_the_direct_kernel_without_shared_memory():
+    reading = read(Gemm(1024, 1024, 1024), 1, 1e12, 60e12)
+    assert reading.shared_bytes == 0
+    assert reading.requested.bytes == 4 * (2 * 1024**3 + 1024**2)
+    assert "the direct kernel, T = 1" in roofline_explorer.shown(64, 64, 64, 1, OWN, 1000.0, 60.0)[0]
+
+
+@pytest.mark.parametrize(
+    ("tile", "bandwidth", "peak", "said"),
+    [
+        (0, 1.0, 1.0, "BM is 0, but must be at least 1"),
+        (16, 0.0, 1.0, "the bandwidth is 0, but must be above 0"),
+        (16, 1.0, -2.0, "the peak is -2, but must be above 0"),
+        (16, float("nan"), 1.0, "the bandwidth is nan, but must be above 0"),
+    ],
+)
+def test_a_reading_of_what_cannot_be_is_refused(tile, bandwidth, peak, said):
+    with pytest.raises(ValueError, match=said):
+        read(Gemm(8, 8, 8), tile, bandwidth, peak)
+
+
+def test_a_number_that_cannot_be_is_shown_as_a_refusal_and_the_next_move_recovers():
+    widget = roofline_explorer.reader()
+    given = controls_of(widget)
+    given["own GB/s"].value = 0.0
+    assert "ValueError: the bandwidth is 0, but must be above 0" in text_of(widget)
+    given["own GB/s"].value = 1000.0
+    assert all(figure in text_of(widget) for figure in EXAMPLE)
+
+
+def test_fifty_moves_of_the_reader_leave_no_figure_open():
+    widget = roofline_explorer.reader()
+    tile = controls_of(widget)["tile"]
+    before = plt.get_fignums()
+    for move in range(50):
+        tile.value = (1, 2, 4, 8, 16)[move % 5]
+    assert plt.get_fignums() == before
+    assert bytes(widget.children[-1].value).startswith(b"\x89PNG")
+
+
+def test_fifty_moves_between_kernels_compile_and_trace_each_once(monkeypatch):
+    traced = []
+    trace = hierarchy._traced
+    monkeypatch.setattr(hierarchy, "_traced", lambda *given: traced.append(given) or trace(*given))
+    widget = roofline_explorer.levels(NAIVE, size=64)
+    given = controls_of(widget)
+    given["kernel"].value = "coalesced"
+    assert len(traced) == 2
+    monkeypatch.setattr(nvrtc, "compile_ptx", None)
+    before = plt.get_fignums()
+    for move in range(25):
+        given["kernel"].value = ("naive", "coalesced")[move % 2]
+        given["card"].value = ("H200", "T4", "B200")[move % 3]
+    assert len(traced) == 2 and plt.get_fignums() == before
+    assert "Error" not in text_of(widget)
+
+
+def test_the_levels_of_a_kernel_stand_beside_the_shipped_time_of_the_very_source():
+    kernel = launch.of(rung("shared_tiles"))
+    text, picture = roofline_explorer.levels_shown({"mine": kernel}, "mine", "H200", 4096, 4096, 4096)
+    assert "measured: 15.03 ms, 1.12 times the bound; NVIDIA H200, 2026-11-30" in text
+    assert picture.startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("kernel", "card", "shape"),
+    [
+        (launch.of(rung("naive"), {"BX": 16, "BY": 16}), "H200", (4096, 4096, 4096)),
+        (launch.of(rung("naive"), source=rung("naive").source() + "\n"), "H200", (4096, 4096, 4096)),
+        (launch.of(rung("naive")), "H100", (4096, 4096, 4096)),
+        (launch.of(rung("naive")), "H200", (4096, 4096, 256)),
+    ],
+)
+def test_no_time_is_borrowed_from_another_tile_source_card_or_shape(kernel, card, shape):
+    assert recorded(kernel, hierarchy.of(kernel, Gemm(*shape), GPUS[card])) is None
+
+
+def test_a_kernel_that_does_not_compile_shows_the_compilers_words():
+    broken = launch.of(rung("naive"), source=rung("naive").source().replace("sum", "total", 1))
+    widget = roofline_explorer.levels({"naive": NAIVE["naive"], "broken": broken}, size=64)
+    controls_of(widget)["kernel"].value = "broken"
+    assert "CompileError" in text_of(widget) and "undefined" in text_of(widget)
+
+
+@pytest.mark.parametrize("card", ["H200", "T4"])
+@pytest.mark.parametrize("each", RUNGS, ids=lambda each: each.name)
+def test_no_two_texts_of_the_hierarchical_roofline_overlap_or_leave_the_picture(each, card):
+    bounds = hierarchy.of(launch.of(each), CUBE, GPUS[card])
+    timed = Timed(1e3 * bounds.seconds * 1.2, "NVIDIA H200, 2026-11-30") if card == "H200" else None
+    figure = hierarchy_figures.hierarchy(f"rung {each.number}, {each.name}", bounds, timed)
+    assert overlapping(figure) == [] and outside(figure) == []
+
+
+def test_points_of_the_model_are_hollow_and_measured_ones_filled_at_the_same_intensities():
+    bounds = hierarchy.of(launch.of(rung("shared_tiles")), CUBE, GPUS["H200"])
+    (axis,) = hierarchy_figures.hierarchy("rung 2", bounds, Timed(15.03, "NVIDIA H200, 2026-11-30")).axes
+    points = [line for line in axis.lines if line.get_marker() not in ("None", "", None)]
+    hollow = [line for line in points if to_rgba(line.get_markerfacecolor()) == to_rgba("white")]
+    filled = [line for line in points if line not in hollow]
+    assert sorted(line.get_xdata()[0] for line in hollow) == sorted(line.get_xdata()[0] for line in filled)
+    assert {round(line.get_ydata()[0], 2) for line in filled} == {round(CUBE.flops / 15.03e-3 / 1e12, 2)}
+    assert len({line.get_marker() for line in hollow}) == len({line.get_color() for line in hollow}) == 3
+    labels = [text.get_text() for text in axis.figure.legends[0].get_texts()]
+    assert labels[-2:] == ["model", "measured: NVIDIA H200, 2026-11-30"]
+
+
+@pytest.mark.parametrize("tile", [1, 2, 16, 128])
+@pytest.mark.parametrize("card", GPUS)
+def test_no_two_texts_of_a_reading_overlap_or_leave_the_picture(card, tile):
+    under = roofline_explorer.ceilings(card, 1.0, 1.0)
+    for shape in (CUBE, Gemm(1, 1024, 1024)):
+        figure = roofline_figures.reading(under.name, read(shape, tile, under.bandwidth, under.peak))
+        assert overlapping(figure) == [] and outside(figure) == []
+
+
+@pytest.fixture(scope="module")
+def emulated():
+    return climb.climb(RUNGS, Gemm(64, 64, 64), choose("emulator"))
+
+
+def test_a_climb_on_the_emulator_is_drawn_as_a_model(emulated):
+    (axis,) = run_figures.rungs(emulated).axes
+    labels = [text.get_text() for text in axis.texts if "TFLOP/s" in text.get_text()]
+    assert sum(label.startswith("model: ") for label in labels) == 7 and not any(
+        "measured" in label for label in labels
+    )
+    assert overlapping(axis.figure) == [] and outside(axis.figure) == []
+
+
+def test_a_climb_on_a_card_that_is_not_known_is_not_drawn_under_anothers_roofs(emulated):
+    foreign = climb.Run({**emulated.environment, "card": "NVIDIA Imaginary 9"}, emulated.rows)
+    with pytest.raises(ValueError, match="no ceilings are known for GPU 'NVIDIA Imaginary 9'"):
+        run_figures.rungs(foreign)
+
+
+def test_the_commands_print_and_draw(tmp_path, capsys):
+    assert main(["roofline", "--plot", str(tmp_path / "made" / "reader.png")]) == 0
+    printed = capsys.readouterr().out
+    assert all(figure in printed for figure in EXAMPLE)
+    assert main(["levels", "coalesced", "--size", "64", "--card", "T4", "--plot", str(tmp_path / "levels.svg")]) == 0
+    assert "measured: -" in capsys.readouterr().out
+    climbing = ["climb", "--backend", "emulator", "--rungs", "0-1", "--size", "40"]
+    assert main([*climbing, "--plot", str(tmp_path / "climb.pdf")]) == 0
+    assert (tmp_path / "made" / "reader.png").read_bytes().startswith(b"\x89PNG")
+    assert b"<svg" in (tmp_path / "levels.svg").read_bytes()
+    assert (tmp_path / "climb.pdf").read_bytes().startswith(b"%PDF")
+    assert plt.get_fignums() == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["roofline", "--tile", "0"], "BM is 0"),
+        (["roofline", "--card", "RTX 9999"], "no ceilings are known for GPU 'RTX 9999'"),
+        (["roofline", "--plot", "a.txt"], "a.txt must end in one of"),
+        (["levels", "9"], "there is no rung '9'"),
+        (["climb", "--plot", "figure"], "figure must end in one of"),
+        (["climb", "--plot", os.devnull + "/x.png"], "cannot be written"),
+    ],
+)
+def test_a_request_that_cannot_be_met_is_refused_before_anything_runs(arguments, said, capsys):
+    assert main(arguments) == 2
+    out, error = capsys.readouterr()
+    assert said in error and out == ""
