@@ -1,4 +1,7 @@
 import itertools
+import json
+import re
+from pathlib import Path
 
 import pytest
 
@@ -49,6 +52,20 @@ def test_the_solution_admits_exactly_the_legal_tiles():
 
 def test_the_rungs_own_rule_is_accepted():
     assert restriction(lambda **tile: tuning_exercises.legal(**tile)).startswith("accepted")
+
+
+@pytest.mark.parametrize(
+    ("number", "name", "judge"), [(1, "restriction", restriction), (2, "best_under", under_budget)]
+)
+def test_the_notebooks_solution_is_accepted_and_its_stub_is_not_attempted(number, name, judge):
+    notebook = json.loads((Path(__file__).parent.parent / "notebooks" / "23_tuning.ipynb").read_text(encoding="utf-8"))
+    cells = {cell["id"]: "".join(cell["source"]) for cell in notebook["cells"]}
+    (solved,) = re.findall(r"```python\n(.*?)```", cells[f"exercise-{number}-answer"], re.DOTALL)
+    stub, _, _ = cells[f"exercise-{number}-attempt"].partition("\n\n\nprint(")
+    for text, verdict in ((solved, "accepted"), (stub, "not attempted")):
+        names = {}
+        exec(text, names)
+        assert judge(names[name]).startswith(verdict)
 
 
 def test_a_stub_is_not_attempted():
