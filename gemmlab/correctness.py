@@ -6,6 +6,8 @@ each dimension the sizes 1, e - 1, e and e + 1 meet as in a Latin square: in 16 
 dimensions comes once. Smaller edges, of warps and threads, take turns; then come a tall, a wide and a deep shape. All
 of these take uniform inputs, which tell mistakes apart best; the other families, and every pair of alpha and beta from
 FACTORS, take turns. C starts as tolerance.SENTINEL, a NaN, where beta is 0, and as numbers where it is not.
+
+A race may leave right results, here as on a GPU: launch.trace looks for those.
 """
 
 import itertools
