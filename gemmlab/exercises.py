@@ -197,4 +197,6 @@ def _remark(guess: Any, count: float) -> str:
 def _written(value: Any) -> str:
     if value is ...:
         return NOT_ATTEMPTED
-    return f"{value:,.6g}" if isinstance(value, int | float) else repr(value)
+    if not isinstance(value, int | float):
+        return repr(value)
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.6g}"

@@ -233,6 +233,11 @@ def test_a_prediction_is_compared_with_a_count_of_zero():
     assert exercises.compare({"conflicts": 3}, {"conflicts": 0}).split()[-1] == "differs"
 
 
+def test_a_whole_number_is_written_to_its_last_digit():
+    assert "1,081,344" in exercises.compare({}, {"wavefronts": 1081344.0})
+    assert exercises.compare({"x": float("inf")}, {"x": 1}).splitlines()[1].split()[1] == "inf"
+
+
 def test_a_refusal_shows_its_evidence_in_a_notebook_in_place_of_a_traceback():
     assert Refused("too many sectors")._render_traceback_() == ["Refused: too many sectors"]
 
