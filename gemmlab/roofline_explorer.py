@@ -79,8 +79,8 @@ def reader() -> ipywidgets.Widget:
             **{name: _slider(name, SIZES, 1024) for name in "MNK"},
             "tile": _slider("tile", TILES, 16),
             "card": ipywidgets.Dropdown(options=(OWN, *GPUS), description="card"),
-            "bandwidth": _number("own GB/s", 1000.0),
-            "peak": _number("own TFLOP/s", 60.0),
+            "bandwidth": _number("GB/s", 1000.0),
+            "peak": _number("TFLOP/s", 60.0),
         },
         shown,
     )

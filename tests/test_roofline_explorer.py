@@ -96,9 +96,9 @@ def test_a_reading_of_what_cannot_be_is_refused(tile, bandwidth, peak, said):
 def test_a_number_that_cannot_be_is_shown_as_a_refusal_and_the_next_move_recovers():
     widget = roofline_explorer.reader()
     given = controls_of(widget)
-    given["own GB/s"].value = 0.0
+    given["GB/s"].value = 0.0
     assert "ValueError: the bandwidth is 0, but must be above 0" in text_of(widget)
-    given["own GB/s"].value = 1000.0
+    given["GB/s"].value = 1000.0
     assert all(figure in text_of(widget) for figure in EXAMPLE)
 
 
