@@ -1,6 +1,6 @@
 """Measured runs of CUTLASS's SIMT GEMM: the files that come with gemmlab, and the ladder's row that they give.
 
-A file is {"environment": {...}, "rows": [...]}, as benchmarks/cutlass.py writes it; the environment is a record's.
+A file is {"environment": {...}, "rows": [...]}, as benchmarks/cutlass_gemm.py writes it; the environment is a record's.
 """
 
 import json

@@ -109,9 +109,9 @@ def sweep(
     wanted = {_key(tile): tile for tile in map(of_rung.full_tile, candidates)}
     book = _Book(of_rung, problem, cache, list(wanted), progress)
     left = [tile for key, tile in wanted.items() if key not in book.found]
-    progress(len(wanted) - len(left))
     ask = functools.partial(measure, of_rung.number, problem)
     try:
+        progress(len(wanted) - len(left))
         if executor is None:
             _here(ask, left, book)
         elif isinstance(executor, Executor):

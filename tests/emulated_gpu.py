@@ -19,7 +19,7 @@ class EmulatedGpu:
 
     def __init__(self, cost_ms: Callable[[tuple, tuple], float] = lambda grid, block: 1.0):
         self.now, self.cost_ms = 0.0, cost_ms
-        self.launched: set[tuple] = set()
+        self.launched: dict[tuple, object] = {}  # and the C of each, which keeps its identity while it is kept
         self.compiled: list[tuple[str, ...]] = []
         self.cuda = SimpleNamespace(
             Device=lambda device=0: SimpleNamespace(
@@ -63,7 +63,7 @@ class Kernel(emulator.RawKernel):
     def __call__(self, grid, block, args, *, shared_mem=0, stream=None):
         launch = (*self.text, tuple(grid), id(args[7]))
         if launch not in self.gpu.launched:
-            self.gpu.launched.add(launch)
+            self.gpu.launched[launch] = args[7]
             super().__call__(tuple(grid), tuple(block), tuple(args), shared_mem=shared_mem)
         self.gpu.now += self.gpu.cost_ms(tuple(grid), tuple(block))
 

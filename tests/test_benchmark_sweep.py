@@ -1,0 +1,152 @@
+import json
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import fake_nvml
+import numpy as np
+import pytest
+from emulated_gpu import CARD, EmulatedGpu
+
+from gemmlab import climb, cutlass, cutlass_runs, sweeps, timing, tuning, tuning_cache
+from gemmlab.backend import Backend
+from gemmlab.gemm import Gemm
+from gemmlab.ladder import rung
+
+sys.path.append(str(Path(__file__).parent.parent / "benchmarks"))
+
+import cutlass_gemm
+import sweep
+
+RUNG4 = rung(4)
+SIZES = (128, 64)
+CHOICES = {"BM": (64, 128), "BN": (64, 128), "TM": (8, 16)}
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    """An H200 whose launches take a microsecond for every 64 threads of a block, and cuBLAS half a one."""
+    fake = EmulatedGpu(lambda grid, block: np.prod(block) / 64e3)
+
+    def sgemm(problem, A, B, C):
+        C.set(problem.alpha * (A.get() @ B.get()) + (problem.beta * C.get() if problem.beta else 0))
+        fake.now += 0.5e-3
+
+    fake_nvml.install(monkeypatch)
+    monkeypatch.setattr(timing, "MIN_SAMPLE_MS", 0.01)
+    for module in (sweep, tuning):
+        monkeypatch.setattr(module.backend, "choose", lambda name: Backend(name, fake, "asked for"))
+    monkeypatch.setattr(climb, "cublas_sgemm", sgemm)
+    monkeypatch.setattr(sweep, "compilers", lambda: ThreadPoolExecutor(1))
+    monkeypatch.setattr(sweep, "one_process", lambda: ThreadPoolExecutor(1))
+    monkeypatch.setattr(sweep, "CHOICES", {4: CHOICES})
+    for module in (tuning, cutlass_gemm):
+        monkeypatch.setattr(module, "ODD", Gemm(65, 67, 9, alpha=-0.5, beta=2.0))  # smaller, for the emulator
+    tuning._bench.cache_clear()
+    yield fake
+    tuning._bench.cache_clear()
+
+
+@pytest.fixture
+def command(tmp_path):
+    """Return a function that runs the sweep of rung 4 with a budget, into a folder of its own."""
+
+    def run(seconds=600.0):
+        status = sweep.main(
+            [
+                f"--seconds={seconds}",
+                f"--json={tmp_path / 'sweep.json'}",
+                f"--caches={tmp_path / 'caches'}",
+                "--rungs=4",
+                f"--sizes={','.join(map(str, SIZES))}",
+            ]
+        )
+        return status, sweeps.load(tmp_path / "sweep.json")
+
+    return run
+
+
+def kept(tmp_path, size):
+    path = tmp_path / "caches" / f"{RUNG4.name}_{size}.json"
+    return tuning_cache.load(path, RUNG4, Gemm(size, size, size))
+
+
+def test_a_sweep_times_every_tile_worth_it_and_the_best_at_every_size(gpu, command, tmp_path):
+    status, data = command()
+    assert status == 0
+    (swept,) = data["sweeps"]
+    worth = {tuple(tile.values()) for tile in tuning.affordable(RUNG4, tuning.tiles(RUNG4, CHOICES), "sm_90")}
+    whole = {tuple(row["tile"].values()) for row in swept["rows"] if sweeps.speed(row, 128) is not None}
+    assert whole <= worth and RUNG4.full_tile() in [row["tile"] for row in swept["rows"]]
+    assert (64, 64, 8, 8, 8) in whole
+    for row in swept["rows"]:
+        tile = row["tile"]
+        threads = (tile["BM"] // tile["TM"]) * (tile["BN"] // tile["TN"])
+        # threads / 64 microseconds a launch; 2 x 128^3 FLOPs.
+        assert sweeps.speed(row, 128) == pytest.approx(2 * 128**3 / (threads / 64) / 1e6, abs=1e-3)
+    at_both = [row for row in swept["rows"] if sweeps.speed(row, 64) is not None]
+    assert 1 <= len(at_both) <= 1 + sweep.BEST
+    assert data["environment"]["card"] == CARD
+    assert {each["size"]: len(each["tflops"]) for each in swept["cublas"]} == {128: 2, 64: 1}
+    assert swept["cublas"][0]["tflops"][0] == pytest.approx(2 * 128**3 / 0.5 / 1e6, abs=1e-3)
+
+
+def test_what_spills_or_leaves_a_multiprocessor_nearly_empty_is_compiled_and_not_timed(gpu):
+    spilling = RUNG4.full_tile({"BM": 256, "BN": 256, "TM": 16, "TN": 16})
+    assert sweep.prepare(4, spilling, "sm_90") is None
+    assert sweep.prepare(4, RUNG4.full_tile({"BM": 256, "BN": 256, "BK": 32}), "sm_90") is None
+    assert gpu.compiled == []
+    assert sweep.prepare(4, RUNG4.full_tile(), "sm_90").spilled_bytes == 0
+    assert len(gpu.compiled) == 1
+
+
+def test_a_sweep_that_ran_out_of_time_goes_on_with_the_same_command(gpu, command, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sweep, "worth_timing", lambda of_rung, *_: tuning.tiles(of_rung, CHOICES))
+    clock = iter(range(10_000))
+    monkeypatch.setattr(sweep.time, "monotonic", lambda: next(clock))
+    _, first = command(seconds=9)
+    some = kept(tmp_path, 128)
+    assert 0 < len(some) < len(tuning.tiles(RUNG4, CHOICES))
+    monkeypatch.undo()
+    assert len(first["sweeps"][0]["rows"]) == len(some)
+
+
+def test_tiles_that_were_compiled_are_not_compiled_again(gpu, tmp_path):
+    first = sweep.worth_timing(RUNG4, "sm_90", tmp_path, 600)
+    compiled = len(gpu.compiled)
+    assert sweep.worth_timing(RUNG4, "sm_90", tmp_path, 600) == first
+    assert len(gpu.compiled) == compiled == len(first)
+    assert first[0] == RUNG4.full_tile()
+
+
+def test_a_wrong_tile_is_told_and_the_rest_is_written(gpu, command, monkeypatch, capsys):
+    right = tuning.time_tile
+
+    def wrong_at_64_x_64(number, problem, tile):
+        if (tile["BM"], tile["BN"]) == (64, 64):
+            raise AssertionError("wrong: of 16384 outputs, 3 NaN")
+        return right(number, problem, tile)
+
+    monkeypatch.setattr(tuning, "time_tile", wrong_at_64_x_64)
+    status, data = command()
+    assert status == 1
+    assert "AssertionError: wrong: of 16384 outputs, 3 NaN" in capsys.readouterr().out
+    assert all((row["tile"]["BM"], row["tile"]["BN"]) != (64, 64) for row in data["sweeps"][0]["rows"])
+
+
+# CUTLASS's benchmark, with a rung in CUTLASS's place.
+
+
+def test_the_benchmark_of_cutlass_writes_a_run_that_loads_and_gives_the_ladders_row(gpu, monkeypatch, tmp_path):
+    from gemmlab import launch
+
+    monkeypatch.setattr(cutlass, "kernel", lambda setting: launch.of(RUNG4))
+    monkeypatch.setattr(cutlass_gemm.importlib.metadata, "version", lambda name: "4.2.0.0")
+    path = tmp_path / "cutlass.json"
+    assert cutlass_gemm.main([f"--json={path}", "--sizes=128", "--settings=0,2"]) == 0
+    run = cutlass_runs.load(path)
+    assert [row["threadblock"] for row in run["rows"]] == [[128, 128, 8], [64, 128, 8]]
+    # 256 threads: 4 microseconds a launch, against cuBLAS's half.
+    row = cutlass_runs.ladder_row([run], CARD, Gemm(128, 128, 128))
+    assert (row["% of cuBLAS"], row["TFLOP/s"]) == ("12.5", f"{2 * 128**3 / 4 / 1e6:.2f}")
+    assert json.loads(path.read_text())["environment"]["card"] == CARD
