@@ -1,7 +1,14 @@
+import math
+import random
 import re
+import shutil
+import subprocess
+from pathlib import Path
 
 import pytest
+from cuda import pathfinder
 
+from gemmlab import gpus
 from gemmlab.resources import occupancy
 
 
@@ -100,6 +107,77 @@ def test_occupancy_is_what_nvidias_header_computes(architecture, threads, regist
     result = occupancy(architecture, threads, registers, shared_bytes)
     assert result.blocks == blocks
     assert result.limited_by == limited_by
+
+
+# NVIDIA's own worked examples, CUDA C++ Best Practices Guide, "Calculating Occupancy": of compute capability 7.0, whose
+# 65,536 registers and 64 warps a multiprocessor sm_80, sm_90 and sm_100 have too. 37 registers a thread.
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_90", "sm_100"])
+@pytest.mark.parametrize(("threads", "blocks", "percent"), [(128, 12, 75), (320, 4, 63)])
+def test_occupancy_is_that_of_nvidias_worked_examples(architecture, threads, blocks, percent):
+    result = occupancy(architecture, threads, registers=37)
+    assert result.blocks == blocks
+    assert math.ceil(100 * result.fraction) == percent
+
+
+def cuda_occupancy_header() -> Path | None:
+    """Where NVIDIA's header is installed, with a C compiler to build it; it comes with CUDA's runtime."""
+    folder = pathfinder.find_nvidia_header_directory("cudart")
+    header = Path(folder or "") / "cuda_occupancy.h"
+    return header if folder and header.is_file() and shutil.which("c++") else None
+
+
+PROGRAM = """
+#include <cstdio>
+#include <cuda_occupancy.h>
+int main()
+{
+    int major, minor, threads, registers, per_sm, optin, reserved, most_threads, most_blocks;
+    size_t shared;
+    while (std::scanf("%d %d %d %d %zu %d %d %d %d %d", &major, &minor, &threads, &registers, &shared, &per_sm, &optin,
+                      &reserved, &most_threads, &most_blocks) == 10) {
+        cudaOccDeviceProp device;
+        device.computeMajor = major; device.computeMinor = minor;
+        device.maxThreadsPerBlock = 1024; device.maxThreadsPerMultiprocessor = most_threads;
+        device.regsPerBlock = 65536; device.regsPerMultiprocessor = 65536; device.warpSize = 32;
+        device.sharedMemPerBlock = 49152; device.sharedMemPerMultiprocessor = per_sm;
+        device.numSms = 1; device.sharedMemPerBlockOptin = optin; device.reservedSharedMemPerBlock = reserved;
+        cudaOccFuncAttributes kernel;
+        kernel.maxThreadsPerBlock = 1024; kernel.numRegs = registers; kernel.sharedSizeBytes = shared;
+        kernel.shmemLimitConfig = FUNC_SHMEM_LIMIT_OPTIN; kernel.maxDynamicSharedSizeBytes = 0;
+        cudaOccDeviceState state;
+        cudaOccResult result;
+        cudaOccError error = cudaOccMaxActiveBlocksPerMultiprocessor(&result, &device, &kernel, &state, threads, 0);
+        std::printf("%d\\n", error == CUDA_OCC_SUCCESS ? result.activeBlocksPerMultiprocessor : -1);
+    }
+}
+"""
+
+
+# On a machine with the header, a thousand random settings of every architecture, not only those of the table above.
+@pytest.mark.skipif(
+    cuda_occupancy_header() is None, reason="NVIDIA's cuda_occupancy.h, or a C++ compiler, is not there"
+)
+def test_occupancy_is_what_nvidias_header_computes_for_random_settings(tmp_path):
+    (tmp_path / "ask.cpp").write_text(PROGRAM)
+    program = tmp_path / "ask"
+    include = cuda_occupancy_header().parent
+    subprocess.run(["c++", "-w", f"-I{include}", str(tmp_path / "ask.cpp"), "-o", str(program)], check=True)
+    chance, questions, answers = random.Random(0), [], []
+    for name, limits in gpus.ARCHITECTURES.items():
+        major, minor = divmod(int(name.removeprefix("sm_")), 10)
+        for _ in range(1000):
+            threads, registers = chance.randint(1, 1024), chance.randint(16, 255)
+            shared = chance.choice((0, chance.randint(1, 49152)))
+            questions.append(
+                f"{major} {minor} {threads} {registers} {shared} {limits.shared_bytes_per_multiprocessor} "
+                f"{limits.shared_bytes_per_block_optin} {limits.reserved_shared_bytes} "
+                f"{limits.max_threads_per_multiprocessor} {limits.max_blocks_per_multiprocessor}"
+            )
+            answers.append(occupancy(name, threads, registers, shared).blocks)
+    said = subprocess.run([program], input="\n".join(questions), capture_output=True, text=True, check=True).stdout
+    theirs = [int(line) for line in said.split()]
+    differing = [(q, a, b) for q, a, b in zip(questions, answers, theirs, strict=True) if a != b]
+    assert not differing, f"{len(differing)} of {len(answers)} differ, such as {differing[:3]}"
 
 
 def test_the_sentence_names_the_occupancy_and_its_limit():
