@@ -66,6 +66,15 @@ def recorded(kernel: Kernel, bounds: Bounds) -> Timed | None:
     return None
 
 
+def beside(record: Record) -> str:
+    """Return the rungs of a record as text beside their bounds, or that the ceilings of its card are not known."""
+    try:
+        gpu(record.card or "")
+    except ValueError as error:
+        return f"no bounds for {record.label}: {error}; add the card to gemmlab/gpus.py"
+    return held(against(record), record)
+
+
 def held(rows: tuple[Held, ...], record: Record) -> str:
     """Return rungs as text: the model's levels, then what was measured, then the one over the other."""
     levels = [level.name for level in rows[0].bounds.levels] if rows else []

@@ -153,6 +153,7 @@ LAYERS = (
     "register_tile_exercises",
     "vector_load_exercises",
     "warp_tile_exercises",
+    "roofline_exercises",
     "measuring_exercises",
     "ladder_exercises",
     "tuning_exercises",

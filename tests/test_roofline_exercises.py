@@ -1,0 +1,69 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from gemmlab import roofline_exercises
+from gemmlab.exercises import Refused
+
+NOTEBOOK = Path(__file__).parent.parent / "notebooks" / "24_roofline.ipynb"
+
+
+def solutions() -> list[str]:
+    """The code of each solution that the notebook folds away."""
+    cells = json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]
+    answers = ["".join(cell["source"]) for cell in cells if cell["id"].endswith("-answer")]
+    return [answer.split("```python\n")[1].split("```")[0] for answer in answers]
+
+
+def test_the_notebooks_solutions_are_accepted():
+    least, tile = solutions()
+    given: dict = {}
+    exec(least, given)
+    exec(tile, given)
+    assert roofline_exercises.least_time(given["least"]).startswith("accepted")
+    assert roofline_exercises.thin_tile(given["tile"]).startswith("accepted")
+
+
+def test_a_bound_that_was_not_written_is_not_attempted():
+    assert roofline_exercises.least_time(lambda levels: ...).startswith("not attempted")
+
+
+@pytest.mark.parametrize(
+    ("attempt", "said"),
+    [
+        # rung 0 in ms: 271.2 + 10.5 + 6.2 + 2.1 = 290.0, while 271.8 were measured
+        (lambda levels: sum(levels.values()), "naive: you say at least 290 ms, but it was measured at 271.8 ms"),
+        (lambda levels: min(levels.values()), "0.04704 ms, but L1 and shared alone takes 271.2 ms"),
+        (lambda levels: levels["DRAM"], "0.04704 ms, but L1 and shared alone takes 271.2 ms"),
+        (lambda levels: max(levels.values()) * 1.001, "follows from no level"),
+        (lambda levels: levels["L1 and shared"], "register_tiles_2d: .* but issue alone takes 2.715 ms"),
+        (lambda levels: max(levels), "'issue' is no number of milliseconds"),
+        (lambda levels: float("nan"), "naive: you say at least nan ms"),
+        (lambda levels: None, "None is no number of milliseconds"),
+    ],
+)
+def test_a_wrong_bound_is_refused_with_a_rung_and_a_number(attempt, said):
+    with pytest.raises(Refused, match=said):
+        roofline_exercises.least_time(attempt)
+
+
+@pytest.mark.parametrize("tile", [..., {}, {"BM": ...}])
+def test_a_tile_that_was_not_chosen_is_not_attempted(tile):
+    assert roofline_exercises.thin_tile(tile).startswith("not attempted")
+
+
+@pytest.mark.parametrize(
+    ("tile", "said"),
+    [
+        ({"BK": 16}, "yours: at least 0.143 ms by issue, 48% busy"),  # the default: 64 blocks on 132 multiprocessors
+        ({"BM": 128, "BN": 128}, "32 blocks|24% busy"),
+        ({"BM": 32, "BN": 32}, "by L1 and shared, 97% busy"),
+        ({"BM": 64, "BN": 64, "TM": 4, "TN": 4}, "by L1 and shared"),
+        ({"BM": 48}, "BM"),
+        ({"WM": 32}, "has no tile parameter 'WM'"),
+    ],
+)
+def test_a_tile_that_does_not_help_is_refused_with_what_binds(tile, said):
+    with pytest.raises(Refused, match=said):
+        roofline_exercises.thin_tile(tile)
