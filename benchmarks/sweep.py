@@ -27,7 +27,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from gemmlab import backend, climb, costs, launch, nvrtc, schema, sweeps, timing, tuning, tuning_cache
+from gemmlab import backend, climb, costs, launch, nvrtc, schema, sensors, sweeps, timing, tuning, tuning_cache
 from gemmlab.costs import Cost
 from gemmlab.environment import environment
 from gemmlab.gemm import Gemm
@@ -71,8 +71,10 @@ def prepare(number: int, tile: Tile, arch: str) -> Cost | None:
 
 
 def describe() -> dict[str, Any]:
-    """Return the environment of this GPU, with its clocks as they stand."""
-    return environment(backend.choose("cuda"), {})
+    """Return the environment of this GPU, and its address on the bus, by which NVML knows it."""
+    here = backend.choose("cuda")
+    runtime = here.cp.cuda.runtime
+    return environment(here, {}) | {"bus": runtime.deviceGetPCIBusId(runtime.getDevice())}
 
 
 def time_cublas(size: int) -> float:
@@ -176,7 +178,7 @@ def data(
 ) -> dict[str, Any]:
     """Return a file of sweeps, checked against sweeps.FILE."""
     file = {
-        "environment": {name: seen[name] for name in sweeps.ENVIRONMENT},
+        "environment": {name: seen[name] or "-" for name in sweeps.ENVIRONMENT},
         "sweeps": [
             {
                 "kernels": "The kernels' own texts of today.",
@@ -211,8 +213,7 @@ def main(arguments: list[str] | None = None) -> int:
     clocks: list[str] = []
 
     def write() -> None:
-        with one_process() as pool:
-            clocks.append(pool.submit(describe).result()["conditions"]["clocks"] or "-")
+        clocks.append(str(sensors.reader(seen["bus"])() or "-"))
         found = [row for each in rungs for row in rows(each, sizes, options.caches)]
         options.json.parent.mkdir(parents=True, exist_ok=True)
         options.json.write_text(json.dumps(data(seen, cublas, clocks, found), indent=1) + "\n", encoding="utf-8")

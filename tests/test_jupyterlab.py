@@ -24,6 +24,7 @@ CELLS = (
     "from gemmlab import roofline_explorer\nroofline_explorer.reader()",
     "from gemmlab import tile_sliders\nfrom gemmlab.ladder import rung\n"
     'tile_sliders.sliders(rung("shared_tiles"), {"TILE": (8, 16, 32, 64)})',
+    "from gemmlab import resource_explorer\nresource_explorer.explorer(3)",
 )
 # the name of the notebook's panel, once its kernel waits for work
 OPENED = """[...window.jupyterapp?.shell.widgets('main') ?? []].find(
@@ -79,7 +80,7 @@ async def move_right(page: Page, name: str, times: int) -> None:
 
 
 async def explore(profile: Path, url: str) -> tuple[str, ...]:
-    """Run the notebook, move a slider of each cell, and return both texts before, then both after."""
+    """Run the notebook, move a slider of each cell, and return all texts before, then all after."""
     async with open_page(CHROMIUM, profile, f"{url}/lab/tree/explorers.ipynb?reset") as page:
         await page.wait_for(OPENED, SECONDS)
         await page.evaluate(f"jupyterapp.shell.activateById({OPENED})")
@@ -91,6 +92,8 @@ async def explore(profile: Path, url: str) -> tuple[str, ...]:
         await page.wait_for(f"{TEXTS}[0].includes('32 x 32')", SECONDS)
         await move_right(page, "TILE", times=1)
         await page.wait_for(f"{TEXTS}[1].startsWith('not run')", SECONDS)
+        await move_right(page, "TM", times=1)
+        await page.wait_for(f"{TEXTS}[2].includes('BK = 8, TM = 16')", SECONDS)
         return (*before, *await page.evaluate(TEXTS))
 
 
@@ -99,9 +102,13 @@ def test_a_slider_moved_by_its_arrow_key_changes_what_stands_under_it(tmp_path):
     notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
     nbformat.write(notebook, tmp_path / "explorers.ipynb")
     with jupyterlab(tmp_path) as url:
-        reader, tile, moved_reader, moved_tile = asyncio.run(explore(tmp_path / "profile", url))
+        texts = asyncio.run(explore(tmp_path / "profile", url))
+    reader, tile, resources, moved_reader, moved_tile, moved_resources = texts
     assert "AI = 3.969 FLOP/B" in reader and "0.5411 ms" in reader
     # in tiles of 32, Q = 4 (2 N^3 / 32 + N^2) = 260 N^2 bytes, and 2 N^3 / Q = 2048 / 260
     assert "tiles of 32 x 32" in moved_reader and "AI = 7.877 FLOP/B" in moved_reader
     assert "TILE = 32: blocks of 32 x 32 = 1024 threads" in tile and "registers a thread" in tile
     assert moved_tile == "not run: TILE = 64 makes a block of 4096 threads, but a GPU takes at most 1024"
+    # 64 x 64 outputs are 512 threads of 8, or 256 of 16.
+    assert "BK = 8, TM = 8\n" in resources and "blocks of 512 threads on a multiprocessor" in resources
+    assert "BK = 8, TM = 16\n" in moved_resources and "blocks of 256 threads on a multiprocessor" in moved_resources
