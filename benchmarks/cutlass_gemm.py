@@ -47,8 +47,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--settings", default=None, help="positions in cutlass.SETTINGS; all unless given")
     options = parser.parse_args(arguments)
     chosen = range(len(cutlass.SETTINGS)) if options.settings is None else map(int, options.settings.split(","))
-    settings = [cutlass.SETTINGS[position] for position in chosen]
     where = backend.choose("cuda")
+    generation = int(where.cp.cuda.Device().compute_capability)
+    settings = [cutlass.SETTINGS[position] for position in chosen]
+    settings = [each for each in settings if int(each.requires.removeprefix("sm_")) <= generation]
     rows: list[dict[str, Any]] = []
     environment = climb.climb((), Gemm(*3 * [int(options.sizes.split(",")[0])]), where).environment
     for size in map(int, options.sizes.split(",")):
