@@ -1,8 +1,8 @@
 """The resource explorer: sliders of a tile over what the compiler gives it and what a multiprocessor holds of it.
 
-Nothing runs: a move compiles one kernel for the architecture and no more. Rungs 2 to 4 compile within 0.3 s a setting,
-rungs 5 and 6, which hold their code twice, within 0.7 s; so the settings one step away compile while the page is read,
-and a step shows within 0.1 s (two cores of 2026, NVRTC 13.5). Larger micro-tiles than a rung's own take longer.
+Nothing runs: a move compiles one kernel for the architecture and no more. At their own tiles rungs 2 to 4 compile in
+0.05 to 0.2 s, rungs 5 and 6, which hold their code twice, in 0.7 s, and larger micro-tiles take longer (two idle cores,
+NVRTC 13.5). So the settings one step away compile while the page is read: a step to one of them shows in 0.1 s.
 """
 
 import functools
