@@ -131,3 +131,27 @@ def test_a_level_without_a_bandwidth_is_refused_by_name():
 def test_speed_is_work_over_time():
     # cuBLAS at 4096^3 on an H200: 51.0 TFLOP/s is 2.695 ms.
     assert roofline.throughput(Gemm(4096, 4096, 4096).flops, 2.695) / 1e12 == pytest.approx(51.0, rel=1e-3)
+
+
+def test_blocks_fill_multiprocessors_as_far_as_the_fullest_one_allows():
+    assert roofline.busy(132, 132) == roofline.busy(264, 132) == 1
+    assert roofline.busy(64, 132) == 64 / 132
+    assert roofline.busy(133, 132) == 133 / 264
+
+
+def test_a_clock_is_the_peak_over_two_flops_a_lane():
+    # H200: 132 multiprocessors x 128 lanes x 2 x 1.98 GHz = 66.9 TFLOP/s
+    assert roofline.clock(66.9e12, 132, 128) == pytest.approx(1.98e9, rel=1e-3)
+
+
+def test_half_as_busy_takes_twice_as_long():
+    assert roofline.least_time(10, 5) == 2
+    assert roofline.least_time(10, 5, busy=0.5) == 4
+
+
+def test_the_reader_gives_its_worked_example_exactly():
+    reading = roofline.read(N1024, 16, BANDWIDTH, PEAK)
+    assert reading.requested.bytes == 4 * (2 * 1024**3 // 16 + 1024**2)
+    assert (round(reading.intensity, 3), reading.shared_bytes, reading.ridge) == (3.969, 2048, 60)
+    assert (round(reading.bound.memory * 1e3, 4), round(reading.bound.compute * 1e3, 4)) == (0.5411, 0.0358)
+    assert reading.speed == pytest.approx(2 * 1024**3 / 0.5411e-3, rel=1e-4)

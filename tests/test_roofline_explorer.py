@@ -2,6 +2,7 @@
 
 import html
 import os
+from dataclasses import replace
 
 import matplotlib
 import matplotlib.pyplot as plt
@@ -16,8 +17,10 @@ from gemmlab.gemm import Gemm
 from gemmlab.gpus import GPUS
 from gemmlab.hierarchy_table import Timed, recorded
 from gemmlab.ladder import RUNGS, rung
+from gemmlab.results import Run
 from gemmlab.roofline import read
 from gemmlab.roofline_explorer import OWN
+from gemmlab.timing import Timing
 
 matplotlib.use("agg")
 
@@ -201,8 +204,20 @@ def test_a_climb_on_the_emulator_is_drawn_as_a_model(emulated):
     assert overlapping(axis.figure) == [] and outside(axis.figure) == []
 
 
+def test_a_climb_on_a_gpu_is_drawn_by_what_was_measured_alone(emulated):
+    timing = Timing(samples_ms=(0.5, 0.4, 0.6), batch=1, warmup=0, cache="warm L2")
+    rows = tuple(replace(row, timing=timing) for row in emulated.rows[:2])
+    run = Run({**emulated.environment, "card": "NVIDIA H200", "date": "2026-11-30"}, rows)
+    (axis,) = run_figures.rungs(run).axes
+    labels = [text.get_text() for text in axis.texts if "measured" in text.get_text()]
+    # 2 x 64^3 FLOPs in 0.5 ms are 0.00105 TFLOP/s
+    assert labels == ["measured: 0 naive, 0.00105 TFLOP/s", "measured: 1 coalesced, 0.00105 TFLOP/s"]
+    assert not any(text.get_text().startswith("model:") for text in axis.texts)
+    assert "measured: NVIDIA H200, 2026-11-30" in [text.get_text() for text in axis.get_legend().get_texts()]
+
+
 def test_a_climb_on_a_card_that_is_not_known_is_not_drawn_under_anothers_roofs(emulated):
-    foreign = climb.Run({**emulated.environment, "card": "NVIDIA Imaginary 9"}, emulated.rows)
+    foreign = Run({**emulated.environment, "card": "NVIDIA Imaginary 9"}, emulated.rows)
     with pytest.raises(ValueError, match="no ceilings are known for GPU 'NVIDIA Imaginary 9'"):
         run_figures.rungs(foreign)
 
