@@ -3,11 +3,13 @@
 Which shapes. Along M, N and K a kernel has edges: the outputs that a block covers, which its launch geometry tells, and
 the tile constants BM, WM, TM and so on of its source and options (TILE counts for all three). For the largest edge e of
 each dimension the sizes 1, e - 1, e and e + 1 meet as in a Latin square: in 16 shapes each pair of sizes along two
-dimensions comes once. Smaller edges, of warps and threads, take turns; then come a tall, a wide and a deep shape. All
-of these take uniform inputs, which tell mistakes apart best; the other families, and every pair of alpha and beta from
-FACTORS, take turns. C starts as tolerance.SENTINEL, a NaN, where beta is 0, and as numbers where it is not.
+dimensions comes once. Smaller edges, of warps and threads, take turns; then come a tall, a wide and a deep shape, and
+one of BLOCKS, where a wrong order of blocks shows. All of these take uniform inputs, which tell mistakes apart best; the
+other families, and every pair of alpha and beta from FACTORS, take turns. C starts as tolerance.SENTINEL, a NaN, where
+beta is 0, and as numbers where it is not.
 
-A race may leave right results, here as on a GPU: launch.trace looks for those.
+A mistake that needs more blocks than these, or a size that is near no edge, is not found: judge takes cases of your
+own. A race may leave right results, here as on a GPU: launch.trace looks for those.
 """
 
 import itertools
@@ -30,7 +32,12 @@ FACTORS = (1.0, 0.0, -0.5, 2.0)
 DISCRIMINATING = "uniform"
 USUAL_EDGES = (8, 16, 32)  # along a dimension of which nothing is known
 
+LARGEST_CONSTANT = 512  # a tile of 512 x 512 floats is past any shared memory, so a larger constant means another thing
 LARGEST_TILE = 4096  # outputs of a block along a side; a grid that grows with none of them does not depend on that side
+BLOCKS = (
+    9,
+    5,
+)  # down and across, ragged at the end: past one group of the orders of blocks that are in use, 2, 4 and 8
 # Which of the four sizes of K goes with those of M (down) and N (across). The diagonal puts alike ones together, so
 # that whole tiles come too: an idempotent Latin square.
 LATIN = ((0, 2, 3, 1), (3, 1, 0, 2), (1, 3, 2, 0), (2, 0, 1, 3))
@@ -106,7 +113,8 @@ def examine(kernel: Kernel, edges: Edges | None = None, xp: ModuleType = emulato
 
     `edges` are those of `edges_of` unless given, such as {'K': (8,)} for a tile that no macro names. A launch that
     faults on the emulator, or that ends a GPU's context, ends the examination too, which keeps what came before.
-    Raises nvrtc.CompileError, and ValueError for a shape that the kernel's geometry refuses.
+    Raises nvrtc.CompileError, emulator.UnsupportedInstruction, TypeError for a geometry that is none, and ValueError
+    for a shape that it refuses.
     """
     return judge(kernel, cases({**edges_of(kernel), **(edges or {})}), xp)
 
@@ -131,11 +139,16 @@ def edges_of(kernel: Kernel) -> dict[str, tuple[int, ...]]:
     constants = dict(re.findall(r"(?:#\s*define|\bconst(?:expr)?\s+\w+)\s+(\w+)\s*=?\s*(\d+)\b", kernel.source))
     constants |= dict(re.findall(r"-D\s*(\w+)=(\d+)", " ".join(kernel.options)))
     found = {
-        dimension: {int(value) for name, value in constants.items() if re.fullmatch(rf"TILE|[BWT]{dimension}", name)}
+        dimension: {
+            int(value)
+            for name, value in constants.items()
+            if re.fullmatch(rf"TILE|[BWT]{dimension}", name) and 1 <= int(value) <= LARGEST_CONSTANT
+        }
         for dimension in "MNK"
     }
-    found["M"] |= _covered(lambda size: kernel.geometry(Gemm(size, 1, 1)).grid)
-    found["N"] |= _covered(lambda size: kernel.geometry(Gemm(1, size, 1)).grid)
+    found["M"] |= _covered(lambda size: launch.geometry(kernel, Gemm(size, 1, 1)).grid)
+    found["N"] |= _covered(lambda size: launch.geometry(kernel, Gemm(1, size, 1)).grid)
+    found["K"] |= _covered(lambda size: launch.geometry(kernel, Gemm(1, 1, size)).grid)
     return {dimension: tuple(sorted(edges)) or USUAL_EDGES for dimension, edges in found.items()}
 
 
@@ -191,13 +204,15 @@ def _latin_square(edges: Edges) -> Iterator[tuple[int, int, int]]:
 
 
 def _further(edges: Edges) -> Iterator[tuple[int, int, int]]:
-    """Around the smaller edges; tall, wide and deep."""
+    """Around the smaller edges; tall, wide and deep; of many blocks."""
     M, N, K = (edges[dimension][-1] for dimension in "MNK")
     smaller = [edges[dimension][:-1] for dimension in "MNK"]
     for m, n, k in itertools.zip_longest(*smaller):
         m, n, k = m or M, n or N, k or K
         yield from ((max(m - 1, 1), n, k + 1), (m, n + 1, max(k - 1, 1)), (m + 1, max(n - 1, 1), k))
     yield from ((2 * M + 1, 2, 2 * K), (2, 2 * N + 2, 2 * K + 1), (3, 5, 8 * K + 2))
+    down, across = BLOCKS
+    yield (down - 1) * M + 1, (across - 1) * N + 1, 2
 
 
 def _around(edge: int) -> tuple[int, int, int, int]:

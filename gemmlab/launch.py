@@ -1,5 +1,6 @@
 """Launches of any CUDA source with the rungs' signature: its result, its checks on many shapes, its traffic by line."""
 
+import operator
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from types import ModuleType
@@ -9,7 +10,7 @@ import numpy as np
 from gemmlab import context, diagnosis, emulator
 from gemmlab.diagnosis import Cause
 from gemmlab.gemm import FAMILIES, Gemm, inputs, require_operands
-from gemmlab.ladder import Geometry, Rung, Tile, arguments
+from gemmlab.ladder import Extent, Geometry, Rung, Tile, arguments
 from gemmlab.tolerance import Verdict, compare, expect, initial_output
 
 
@@ -58,6 +59,22 @@ def of(rung: Rung, tile: Tile | None = None, source: str | None = None) -> Kerne
     return Kernel(source or rung.source(), rung.entry, rung.options(full), lambda problem: rung.geometry(problem, full))
 
 
+def geometry(kernel: Kernel, problem: Gemm) -> Geometry:
+    """Return the launch that a kernel gives for a problem, its extents completed by ones to (x, y, z).
+
+    Raises TypeError for what is no Geometry.
+    """
+    given = kernel.geometry(problem)
+    try:
+        grid, block, shared_mem = given
+        return Geometry(_extent(grid), _extent(block), operator.index(shared_mem))
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"the geometry of {kernel.entry} at {written(problem)} is {given!r}, but must be Geometry(grid, block, "
+            "shared_mem): integers (x, y, z) twice, divided with //, and bytes of dynamic shared memory"
+        ) from None
+
+
 def run(kernel: Kernel, problem: Gemm, matrices: Sequence[np.ndarray], xp: ModuleType = emulator) -> np.ndarray:
     """Return C, (M, N), after one launch on `xp`, the emulator or CuPy; outputs that nobody writes stay SENTINEL.
 
@@ -74,7 +91,7 @@ def run(kernel: Kernel, problem: Gemm, matrices: Sequence[np.ndarray], xp: Modul
 def trace(kernel: Kernel, problem: Gemm) -> emulator.Trace:
     """Return traffic and hazards of one launch, which runs on the emulator whatever the backend."""
     A, B, C = map(emulator.asarray, inputs(problem))
-    grid, block, shared_mem = kernel.geometry(problem)
+    grid, block, shared_mem = geometry(kernel, problem)
     launch = emulator.RawKernel(kernel.source, kernel.entry, options=kernel.options)
     return emulator.trace(launch, grid, block, arguments(problem, A, B, C), shared_mem=shared_mem)
 
@@ -131,7 +148,7 @@ def written(problem: Gemm) -> str:
 
 def named(kernel: Kernel, problem: Gemm) -> str:
     """Return a launch in words: its kernel, grid, block and problem."""
-    grid, block, _ = kernel.geometry(problem)
+    grid, block, _ = geometry(kernel, problem)
     return f"the launch of {kernel.entry}, grid {grid}, block {block}, at {written(problem)}"
 
 
@@ -148,6 +165,11 @@ def checked(kernel: Kernel, problem: Gemm, family: str, xp: ModuleType = emulato
     return Checked(problem, family, verdict, causes)
 
 
+def _extent(given: Sequence[int]) -> Extent:
+    x, y, z = (*given, *(1,) * (3 - len(given)))
+    return operator.index(x), operator.index(y), operator.index(z)
+
+
 def _share(share: float) -> str:
     if not np.isfinite(share):
         return "no number"
@@ -156,7 +178,7 @@ def _share(share: float) -> str:
 
 def _launched(kernel: Kernel, problem: Gemm, A: np.ndarray, B: np.ndarray, C: np.ndarray, xp: ModuleType) -> np.ndarray:
     """Return what a launch leaves where C was."""
-    grid, block, shared_mem = kernel.geometry(problem)
+    grid, block, shared_mem = geometry(kernel, problem)
     with context.watched(xp, named(kernel, problem)):
         device_A, device_B, device_C = map(xp.asarray, (A, B, C))
         launch = xp.RawKernel(kernel.source, kernel.entry, options=kernel.options)

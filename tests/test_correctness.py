@@ -164,6 +164,8 @@ BETA_PER_TILE = """    for (int k0 = 0; k0 < K; k0 += 8) {
 BETA_ADDED_PER_TILE = (
     "        for (int k0 = 0; k0 < K; k0 += 8)\n            value = fmaf(beta, C[row * N + col], value);\n"
 )
+FMA = "sum = fmaf(A[row * K + k], B[k * N + col], sum);"
+PAST = FMA + " if ({}) sum += 1.0f;"
 SPLIT_K = """    float low = 0.0f;
     for (int k = 0; k < K / 2; ++k)
         low = fmaf(A[row * K + k], B[k * N + col], low);
@@ -202,6 +204,14 @@ REFUSED = (
         kernel(("A[row * K + k]", TF32.format("A[row * K + k]")), ("B[k * N + col]", TF32.format("B[k * N + col]"))),
         False,
         "rounded to TF32",
+    ),
+    Planted("kernel: the fifth block of a row", kernel((FMA, PAST.format("blockIdx.x == 4"))), False, "outside"),
+    Planted("kernel: the ninth row of blocks", kernel((FMA, PAST.format("blockIdx.y == 8"))), False, "outside"),
+    Planted(
+        "kernel: blocks far from both edges",
+        kernel((FMA, PAST.format("blockIdx.x > 1 && blockIdx.y > 1"))),
+        False,
+        "outside",
     ),
     Planted("transpose of a square", result(lambda A, B, C, right: right.T.copy(), SQUARE), False, "(A @ B).T"),
     Planted("A @ B.T of squares", result(lambda A, B, C, right: A @ B.T, SQUARE), False, "equals A @ B.T"),
@@ -271,6 +281,17 @@ def test_the_edges_of_a_rung_are_those_of_its_blocks_warps_and_threads():
 def test_the_edges_of_a_pasted_kernel_are_in_its_source_and_its_geometry():
     pasted = launch.Kernel("#define BK 12 // deep\nconstexpr int TM = 4;\n" + PLAIN, "gemm", (), covering)
     assert edges_of(pasted) == {"M": (4, 8), "N": (8,), "K": (12,)}
+
+
+def test_the_slices_of_a_split_k_are_edges_too():
+    sliced = launch.Kernel(PLAIN, "gemm", (), lambda problem: Geometry((1, 1, -(-problem.K // 48)), (1, 1, 1), 0))
+    assert edges_of(sliced)["K"] == (48,)
+
+
+@pytest.mark.parametrize("number", ["0", "65536", "2147483647"])
+def test_a_constant_that_can_be_no_tile_is_no_edge(number):
+    pasted = launch.Kernel(f"#define BN {number}\n#define BK {number}\n" + PLAIN, "gemm", (), covering)
+    assert edges_of(pasted) == {"M": (8,), "N": (8,), "K": USUAL_EDGES}
 
 
 def test_a_grid_that_does_not_depend_on_the_shape_has_no_edges_of_its_own():

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from gemmlab import emulator, launch
+from gemmlab import emulator, ladder, launch
 from gemmlab.gemm import Gemm, inputs
 from gemmlab.ladder import arguments, rung
 from gemmlab.tolerance import SENTINEL
@@ -28,6 +28,23 @@ def test_an_edited_source_is_launched_as_it_is():
 def test_a_tile_that_no_gpu_launches_is_refused():
     with pytest.raises(ValueError, match="2048 threads, but a GPU takes at most 1024"):
         launch.of(NAIVE, {"BX": 64, "BY": 32})
+
+
+@pytest.mark.parametrize(
+    "given", [((2, 3), (8, 8), 0), ((2, 3, 1), (8, 8, 1), 0), ((np.int64(2), np.int32(3)), (8, 8), np.int64(0))]
+)
+def test_a_launch_in_fewer_extents_or_numpys_integers_is_completed_to_three_ints(given):
+    found = launch.geometry(launch.Kernel("", "mine", (), lambda problem: given), Gemm(24, 16, 1))
+    assert found == ladder.Geometry((2, 3, 1), (8, 8, 1), 0)
+    assert {type(extent) for extent in (*found.grid, *found.block, found.shared_mem)} == {int}
+
+
+@pytest.mark.parametrize(
+    "given", [None, ((1, 1, 1), (8, 8, 1)), ((0.5, 1, 1), (8, 8, 1), 0), ((1,) * 4, (8,), 0), (1, 8, 0)]
+)
+def test_a_launch_that_is_none_is_refused_with_what_was_given_and_where(given):
+    with pytest.raises(TypeError, match=r"of mine at M=24, N=16, K=1 is .*, but must be Geometry\(grid, block"):
+        launch.geometry(launch.Kernel("", "mine", (), lambda problem: given), Gemm(24, 16, 1))
 
 
 def test_a_run_returns_the_product():
