@@ -130,7 +130,7 @@ def _measured(on: Bench, kernel: Kernel, progress: Progress) -> Result:
     cp, problem = on.where.cp, on.problem
     A, B, C = map(cp.asarray, on.inputs)
     compiled = cp.RawKernel(kernel.source, kernel.entry, kernel.options)
-    grid, block, shared_mem = kernel.geometry(problem)
+    grid, block, shared_mem = launch.geometry(kernel, problem)
     submit = partial(compiled, grid, block, arguments(problem, A, B, C), shared_mem=shared_mem)
     timing = None
     with watched(cp, launch.named(kernel, problem)):
@@ -141,9 +141,18 @@ def _measured(on: Bench, kernel: Kernel, progress: Progress) -> Result:
             timing = _time(on.where, submit, kernel.entry)
             again = correctness.recheck(on.expected, submit, C, on.inputs[2])
             verdict, timing = (verdict, timing) if again.correct else (again, None)
-    trace = _trace(on, kernel)[-1] if problem.flops <= TRACED_BESIDE_A_GPU else None
     progress(1)
-    return _result(on, kernel, compiled, result, verdict, trace, timing)
+    return _result(on, kernel, compiled, result, verdict, _traced_beside_a_gpu(on, kernel), timing)
+
+
+def _traced_beside_a_gpu(on: Bench, kernel: Kernel) -> emulator.Trace | None:
+    """A trace, or None where the problem is too large, or the GPU runs what the emulator does not."""
+    if on.problem.flops > TRACED_BESIDE_A_GPU:
+        return None
+    try:
+        return _trace(on, kernel)[-1]
+    except (emulator.UnsupportedInstruction, MemoryError):
+        return None
 
 
 def _result(
@@ -164,7 +173,7 @@ def _result(
         error_bound=float(on.expected.bound.max()),
         registers=compiled.num_regs,
         spill_bytes=resources.spill_store_bytes + resources.spill_load_bytes,
-        shared_bytes=compiled.shared_size_bytes + kernel.geometry(on.problem).shared_mem,
+        shared_bytes=compiled.shared_size_bytes + launch.geometry(kernel, on.problem).shared_mem,
         sha256=hashlib.sha256(C.tobytes()).hexdigest(),
         trace=trace,
         timing=timing,
@@ -178,7 +187,7 @@ def _trace(
     """Return the emulator's kernel, what it left in C, and its trace."""
     A, B, C = map(emulator.asarray, on.inputs)
     compiled = emulator.RawKernel(kernel.source, kernel.entry, kernel.options)
-    grid, block, shared_mem = kernel.geometry(on.problem)
+    grid, block, shared_mem = launch.geometry(kernel, on.problem)
     trace = emulator.trace(compiled, grid, block, arguments(on.problem, A, B, C), shared_mem, observers)
     return compiled, emulator.asnumpy(C), trace
 

@@ -4,9 +4,9 @@ Which shapes. Along M, N and K a kernel has edges: the outputs that a block cove
 the tile constants BM, WM, TM and so on of its source and options (TILE counts for all three). For the largest edge e of
 each dimension the sizes 1, e - 1, e and e + 1 meet as in a Latin square: in 16 shapes each pair of sizes along two
 dimensions comes once. Smaller edges, of warps and threads, take turns; then come a tall, a wide and a deep shape, and
-one of BLOCKS, where a wrong order of blocks shows. All of these take uniform inputs, which tell mistakes apart best; the
-other families, and every pair of alpha and beta from FACTORS, take turns. C starts as tolerance.SENTINEL, a NaN, where
-beta is 0, and as numbers where it is not.
+one of BLOCKS, where a wrong order of blocks shows. All of these take uniform inputs, which tell mistakes apart best;
+the other families, and every pair of alpha and beta from FACTORS, take turns. C starts as tolerance.SENTINEL, a NaN,
+where beta is 0, and as numbers where it is not.
 
 A mistake that needs more blocks than these, or a size that is near no edge, is not found: judge takes cases of your
 own. A race may leave right results, here as on a GPU: launch.trace looks for those.

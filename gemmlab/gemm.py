@@ -60,8 +60,10 @@ def inputs(problem: Gemm, family: str = "uniform", seed: int = 0) -> tuple[np.nd
     uniform: pseudo-random in [-1, 1); only this and cancellation depend on the seed.
     cancellation: products come in pairs that cancel, so A @ B is far smaller than the terms that it sums.
 
-    Raises ValueError for an unknown family.
+    Raises ValueError for an unknown family or a seed below 0.
     """
+    if seed < 0:
+        raise ValueError(f"seed is {seed}, but must be at least 0")
     if family not in FAMILIES:
         raise ValueError(f"no family of inputs is called {family!r}; known: {', '.join(FAMILIES)}")
     return FAMILIES[family](problem, np.random.Generator(np.random.PCG64(seed)))

@@ -11,6 +11,7 @@ decision, `load` reads a folder of any machine, `compare` puts two side by side,
 
 import json
 import os
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -28,6 +29,7 @@ from gemmlab.recorded import Record
 
 __all__ = ["Decision", "Profile", "Record", "compare", "decide", "differences", "load", "rerun", "write"]
 
+LONGEST_NAME = 200  # bytes: file systems end at 255, and a record is written beside its place first
 DATA, LOG, PAGE, SOURCES = "record.json", "decisions.jsonl", "README.md", "sources"
 
 
@@ -109,6 +111,8 @@ def rerun(
 
 
 def _require_new(folder: Path) -> None:
+    if len(os.fsencode(folder.name)) > LONGEST_NAME:
+        raise ValueError(f"the folder's name has {len(os.fsencode(folder.name))} bytes, but may have {LONGEST_NAME}")
     if folder.exists():
         raise FileExistsError(f"{folder} is there already, and a record is never written over: choose another name")
     existing = next(place for place in folder.absolute().parents if place.exists())
@@ -119,7 +123,7 @@ def _require_new(folder: Path) -> None:
 def _save(folder: Path, record: Record) -> Record:
     """Write a record beside its place and move it there whole."""
     record_form.check(record.data, record.sources)
-    fresh = folder.with_name(f".{folder.name}.{os.getpid()}")
+    fresh = folder.with_name(f".{folder.name}.{uuid.uuid4().hex[:8]}")
     (fresh / SOURCES).mkdir(parents=True)
     for name, source in record.sources.items():
         (fresh / SOURCES / f"{name}.cu").write_bytes(source.encode())

@@ -106,7 +106,7 @@ DECISION = {
 }
 VERDICTS = ("kept", "dropped")
 _FAMILIES = ", ".join(FAMILIES)
-NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+NAME = re.compile(r"(?!(?i:con|prn|aux|nul|com\d|lpt\d)$)[A-Za-z0-9_-]{1,64}")  # Windows keeps those for devices
 
 
 def digest(text: str) -> str:
@@ -121,6 +121,7 @@ def require_names(names: Iterable[str]) -> None:
         if not (isinstance(name, str) and NAME.fullmatch(name)):
             raise ValueError(
                 f"a kernel is called {name!r}, but its name becomes that of a file: use 1 to 64 letters, digits, _ or -"
+                ", and no name that Windows keeps for a device, such as CON"
             )
         if name.lower() in seen:
             raise ValueError(f"two kernels are called {seen[name.lower()]!r} and {name!r}: files need different names")
@@ -190,8 +191,8 @@ def _check_launched(item: Mapping[str, Any], where: str) -> None:
         raise ValueError(f"{where}.problem is none: {error}") from None
     for field in ("grid", "block"):
         extent = item["launch"][field]
-        if len(extent) != 3 or min(extent) < 1:
-            raise ValueError(f"{where}.launch.{field} is {extent}, but must be three numbers of at least 1")
+        if len(extent) != 3:  # what they are may be the mistake that is recorded
+            raise ValueError(f"{where}.launch.{field} is {extent}, but must be three numbers")
 
 
 def _check_run(run: Mapping[str, Any], environment: Mapping[str, Any], where: str) -> None:

@@ -1,16 +1,19 @@
 """What a record is to be made of: kernels, the problems that they run on, and the cases that they are examined on."""
 
+import operator
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from gemmlab import correctness, record_form
+from gemmlab import correctness, launch, record_form, schema
 from gemmlab.gemm import Gemm
 from gemmlab.ladder import Geometry
 from gemmlab.launch import Kernel
 from gemmlab.recorded import Record
 
+INCLUDED = re.compile(r"^\s*#\s*include\s*[\"<]([^\">\n]+)[\">]", re.MULTILINE)
 INCLUDING = ("-I", "--include-path", "-include", "--pre-include", "-include-dir")
 
 
@@ -50,11 +53,15 @@ def plan(
     seed: int,
     profile: Profile | None,
 ) -> Plan:
-    """Return the plan of a new record. Raises ValueError for what cannot enter one, and TypeError for no kernel."""
+    """Return the plan of a new record. Raises ValueError or TypeError for what cannot enter one."""
     if not isinstance(kernels, Mapping):
         raise TypeError(f"kernels is {type(kernels).__name__}, but must be a dict of launch.Kernel by name")
     if isinstance(problems, Gemm):
         raise TypeError(f"problems is one {problems}, but must be a list of them: [problem]")
+    chosen = tuple(dict.fromkeys(problems))
+    for problem in chosen:
+        if not isinstance(problem, Gemm):
+            raise TypeError(f"problems holds {problem!r}, but must hold gemm.Gemm(M, N, K)")
     record_form.require_names(kernels)
     for name, kernel in kernels.items():
         if not isinstance(kernel, Kernel):
@@ -62,24 +69,23 @@ def plan(
                 f"{name} is {type(kernel).__name__}, but must be a launch.Kernel: launch.of(rung) makes one"
             )
         _require_own(name, kernel)
-    if not kernels or not problems:
-        raise ValueError(
-            f"{len(kernels)} kernels on {len(problems)} problems make no record: give one of each at least"
-        )
+    if not kernels or not chosen:
+        raise ValueError(f"{len(kernels)} kernels on {len(chosen)} problems make no record: give one of each at least")
     for name in expected:
         if name not in kernels:
             raise ValueError(f"something is expected of {name!r}, but the kernels are {', '.join(kernels)}")
     for what, text in {"note": note, **{f"expected[{name!r}]": text for name, text in expected.items()}}.items():
         require_portable(what, text)
-    chosen = tuple(dict.fromkeys(problems))
+    for setting, text in _settings(profile).items():
+        require_portable(setting, text)
     edges = {name: correctness.edges_of(kernel) for name, kernel in kernels.items()}
     traced = {name: _ragged(of_kernel) for name, of_kernel in edges.items()}
     cases = {name: correctness.cases(of_kernel) for name, of_kernel in edges.items()}
     for name, kernel in kernels.items():
         for problem in (*chosen, traced[name], *(problem for problem, _ in cases[name])):
-            kernel.geometry(problem)  # a shape that it refuses should be heard of before hours are spent
+            launch.geometry(kernel, problem)  # a shape that it refuses should be heard of before hours are spent
     runs = [(name, problem) for problem in chosen for name in kernels]
-    return Plan(kernels, runs, traced, cases, expected, note, seed, profile)
+    return Plan(kernels, runs, traced, cases, expected, note, operator.index(seed), profile)
 
 
 def repetition(record: Record) -> Plan:
@@ -109,7 +115,14 @@ def repetition(record: Record) -> Plan:
 
 
 def require_portable(what: str, text: str) -> None:
-    """Raise ValueError where a text holds the path of the home or the working folder of this machine."""
+    """Raise ValueError for what is no text that a file can hold, or holds the path of the home or the working folder of
+    this machine.
+    """
+    schema.check(text, str, what)
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{what} holds {text[error.start]!r}, which is no character: leave it out") from None
     for folder in (Path.home(), Path.cwd()):
         if len(folder.parts) > 1 and str(folder) in text:
             raise ValueError(f"{what} holds {folder}, a path that only this machine has: leave it out")
@@ -117,12 +130,31 @@ def require_portable(what: str, text: str) -> None:
 
 def _require_own(name: str, kernel: Kernel) -> None:
     require_portable(f"the source of {name!r}", kernel.source)
+    require_portable(f"the entry of {name!r}", kernel.entry)
+    for file in INCLUDED.findall(kernel.source):
+        if Path(file).exists():
+            raise ValueError(
+                f"the source of {name!r} includes {file}, a file of yours that is no part of a record: paste it in"
+            )
+    if not isinstance(kernel.options, tuple):
+        raise TypeError(f"the options of {name!r} are {kernel.options!r}, but must be a tuple, such as ('-DBX=32',)")
     for option in kernel.options:
+        require_portable(f"an option of {name!r}", option)
         if option.startswith(INCLUDING):
             raise ValueError(
                 f"{name!r} is compiled with {option}, but files that it includes are no part of a record: paste them "
                 "into the source"
             )
+
+
+def _settings(profile: Profile | None) -> Mapping[str, str]:
+    """The texts of a profile by what they are. Raises TypeError for what is no profile."""
+    if profile is None:
+        return {}
+    if not isinstance(profile, Profile) or isinstance(profile.metrics, str):
+        raise TypeError(f"profile is {profile!r}, but must be record.Profile, its metrics a tuple of texts")
+    settings = {f"profile.{name}": text for name, text in asdict(profile).items() if name != "metrics"}
+    return settings | {f"profile.metrics[{place}]": text for place, text in enumerate(profile.metrics)}
 
 
 def _ragged(edges: correctness.Edges) -> Gemm:

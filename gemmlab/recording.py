@@ -2,9 +2,11 @@
 
 import importlib.metadata
 import json
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from gemmlab import climb, context, correctness, emulator, launch, nvrtc, record_form, tolerance
@@ -19,6 +21,7 @@ from gemmlab.timing import LaunchFailed
 from gemmlab.tolerance import Verdict
 
 EXAMINED_SEED = 0  # of launch.checked
+REFUSED = (nvrtc.CompileError, nvrtc.KernelNotFound, emulator.UnsupportedInstruction, ValueError)  # of an empty source
 ENDING = ("out-of-bounds", "misaligned", "timeout")  # hazards that a GPU's context does not survive
 FOLDERS = re.compile(r"(?<![\w./])(?:[A-Za-z]:[\\/]|/)(?:[^\s\\/:\"'<>|]+[\\/])+")
 
@@ -28,8 +31,8 @@ Progress = Callable[[float], object]
 def carry_out(plan: Plan, where: Backend, progress: Progress = lambda share: None) -> Record:
     """Run a plan on a backend and return what was found, without decisions.
 
-    An interrupt, a launch that ends the GPU's context, a lack of memory and a wrong cuBLAS end it, and leave what was
-    done; where that is nothing, what happened is raised.
+    Whatever ends it, such as an interrupt, a lost context, a lack of memory or a wrong cuBLAS, leaves what was done;
+    where that is nothing, it is raised. A kernel that fails alone ends nothing: its run says why.
     """
     context.require_alive(where.cp, "this recording")
     seen = environment(where, {})  # before anything runs, as a GPU may not answer afterwards
@@ -44,7 +47,7 @@ def carry_out(plan: Plan, where: Backend, progress: Progress = lambda share: Non
             examinations.append(_examination(plan, name, trace, failures, where))
             progress(1)
         ended = None
-    except (KeyboardInterrupt, ContextLost, MemoryError, AssertionError) as error:
+    except (KeyboardInterrupt, Exception) as error:
         if not runs:
             raise
         ended = ": ".join(filter(None, (type(error).__name__, _without_folders(error))))
@@ -64,11 +67,11 @@ def carry_out(plan: Plan, where: Backend, progress: Progress = lambda share: Non
 
 
 def _traces(plan: Plan) -> Iterator[tuple[str, emulator.Trace]]:
-    """Yield the trace of each kernel that compiles."""
+    """Yield the trace of each kernel that the emulator runs."""
     for name, problem in plan.traced.items():
         try:
             yield name, launch.trace(plan.kernels[name], problem)
-        except (nvrtc.CompileError, nvrtc.KernelNotFound):
+        except (*REFUSED, MemoryError):
             continue  # the runs say so
 
 
@@ -79,7 +82,7 @@ def _runs(
         bench = climb.bench(problem, where, plan.seed)
         for name in (name for name, other in plan.runs if other == problem):
             kernel = plan.kernels[name]
-            asked = {"kernel": name, "problem": asdict(problem), "launch": kernel.geometry(problem)._asdict()}
+            asked = {"kernel": name, "problem": asdict(problem), "launch": launch.geometry(kernel, problem)._asdict()}
             try:
                 if where.name == "cuda":
                     _require_harmless(traces.get(name))
@@ -89,7 +92,7 @@ def _runs(
                 raise
             except nvrtc.CompilerUnavailable:
                 raise
-            except (nvrtc.CompileError, nvrtc.KernelNotFound, emulator.KernelFault, RuntimeError) as error:
+            except (*REFUSED, RuntimeError) as error:
                 yield asked | _failed(error)
                 progress(1)
 
@@ -143,7 +146,7 @@ def _examination(
         "kernel": name,
         "trace": {
             "problem": asdict(problem),
-            "launch": kernel.geometry(problem)._asdict(),
+            "launch": launch.geometry(kernel, problem)._asdict(),
             "hazards": [hazard_data(hazard) for hazard in trace.hazards],
         },
         "seed": EXAMINED_SEED,
@@ -152,7 +155,7 @@ def _examination(
         "checks": [
             {
                 "problem": asdict(problem),
-                "launch": kernel.geometry(problem)._asdict(),
+                "launch": launch.geometry(kernel, problem)._asdict(),
                 "family": family,
                 "verdict": check and _verdict(check.verdict),
                 "causes": [str(cause) for cause in check.causes] if check else [],
@@ -181,7 +184,10 @@ def _kernel(name: str, kernel: Kernel, expected: str | None) -> dict[str, Any]:
 
 def _without_folders(error: object) -> str:
     """An error in words, with the names of files and not where they lie on this machine."""
-    return FOLDERS.sub("", str(error).strip())
+    text = str(error).strip()
+    for own in (Path.home(), Path.cwd()):  # which may have spaces, where the pattern ends
+        text = text.replace(f"{own}{os.sep}", "")
+    return FOLDERS.sub("", text)
 
 
 def _version() -> str | None:

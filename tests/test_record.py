@@ -3,6 +3,7 @@
 import copy
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,12 +12,13 @@ import pytest
 from fake_cuda import FakeGpu
 
 from gemmlab import climb as climbing
-from gemmlab import context, decisions, emulator, launch, record, record_form, record_page, records
+from gemmlab import context, decisions, emulator, launch, record, record_form, record_page, recording, records
 from gemmlab.__main__ import main
 from gemmlab.backend import Backend
+from gemmlab.emulator.ptx import Instruction, UnsupportedInstruction
 from gemmlab.gemm import Gemm
-from gemmlab.ladder import rung
-from gemmlab.record import Decision
+from gemmlab.ladder import Geometry, rung
+from gemmlab.record import Decision, Profile
 from gemmlab.recorded import Record
 
 EMULATOR = Backend("emulator", emulator, "asked for")
@@ -145,6 +147,12 @@ def test_no_file_of_a_record_holds_a_path_of_the_machine(pair):
             assert str(place) not in file.read_text()
 
 
+def test_an_error_keeps_the_names_of_files_and_not_of_folders_whose_names_have_spaces(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path / "Ada King"))
+    error = f"{tmp_path}/Ada King/my notes.cuh(3): error, in /opt/cuda/include/mma.h"
+    assert recording._without_folders(error) == "my notes.cuh(3): error, in mma.h"
+
+
 @pytest.mark.parametrize("entering", ["note", "expected", "source"])
 def test_a_text_with_a_path_of_the_machine_is_refused(entering, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path / "ada"))
@@ -182,17 +190,92 @@ def test_a_folder_that_cannot_be_made_is_refused_before_anything_runs(tmp_path, 
         ([NAIVE], [SMALL], "kernels is list, but must be a dict"),
         ({"mine": NAIVE}, SMALL, r"problems is one Gemm\(.*\), but must be a list of them"),
         ({"mine": NAIVE}, [], "1 kernels on 0 problems make no record"),
-        (
-            {"mine": launch.Kernel(NAIVE.source, NAIVE.entry, ("-Ihere",), NAIVE.geometry)},
-            [SMALL],
-            "compiled with -Ihere",
-        ),
+        ({"mine": NAIVE}, [(8, 8, 8)], r"problems holds \(8, 8, 8\), but must hold gemm.Gemm"),
+        ({"Con": NAIVE}, [SMALL], "'Con', .* no name that Windows keeps for a device"),
+        ({"mine": replace(NAIVE, options=("-Ihere",))}, [SMALL], "compiled with -Ihere"),
+        ({"mine": replace(NAIVE, options="-DBX=8")}, [SMALL], "options of 'mine' are '-DBX=8', but must be a tuple"),
+        ({"mine": replace(NAIVE, source="\udcff")}, [SMALL], r"the source of 'mine' holds '\\udcff', which is no char"),
+        ({"mine": replace(NAIVE, source=b"")}, [SMALL], "the source of 'mine' is b'', but must be a string"),
+        ({"mine": replace(NAIVE, geometry=lambda problem: (1, 2, 3))}, [SMALL], "must be Geometry"),
     ],
 )
 def test_what_cannot_be_recorded_is_refused_with_the_reason(kernels, problems, message, tmp_path):
     with pytest.raises((ValueError, TypeError), match=message):
         record.write(tmp_path / "new", kernels, problems, where=EMULATOR)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("line", ['#include "mine.cuh"', " # include <../mine.cuh>"])
+def test_a_source_that_includes_a_file_of_the_learner_is_refused(line, tmp_path, monkeypatch):
+    (tmp_path / "here").mkdir()
+    for place in (tmp_path, tmp_path / "here"):
+        (place / "mine.cuh").write_text("")
+    monkeypatch.chdir(tmp_path / "here")
+    with pytest.raises(
+        ValueError, match=r"includes .*mine\.cuh, a file of yours that is no part of a record: paste it"
+    ):
+        record.write("new", {"mine": replace(NAIVE, source=f"{line}\n{NAIVE.source}")}, [SMALL], where=EMULATOR)
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        ({"note": 3}, "note is 3, but must be a string"),
+        ({"note": "\ud800"}, r"note holds '\\ud800', which is no character"),
+        ({"expected": {"naive": None}}, r"expected\['naive'\] is None, but must be a string"),
+        ({"seed": -1}, "seed is -1, but must be at least 0"),
+        ({"profile": {"tool": "ncu"}}, "but must be record.Profile"),
+        ({"profile": Profile("ncu", "2025.3", "dram__bytes.sum", "none")}, "its metrics a tuple of texts"),
+        ({"profile": Profile("ncu", 2025.3, (), "none")}, "profile.version is 2025.3, but must be a string"),
+    ],
+)
+def test_a_text_that_cannot_be_recorded_is_refused_before_anything_runs(texts, message, tmp_path, monkeypatch):
+    monkeypatch.setattr(climbing, "run", None)
+    with pytest.raises((ValueError, TypeError), match=message):
+        record.write(tmp_path / "new", BOTH, [SMALL], where=EMULATOR, **texts)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("kernel", "message"),
+    [
+        (edited("naive", "float sum = 0.0f;", "float sum = malloc(K) != nullptr;"), "malloc"),
+        (replace(NAIVE, source=""), "the CUDA source is empty"),
+        (BROKEN, "itn"),
+    ],
+)
+def test_a_kernel_that_cannot_run_is_recorded_as_failed_and_the_others_as_ever(kernel, message, tmp_path):
+    written = record.write(tmp_path / "new", {"naive": NAIVE, "mine": kernel}, [SMALL], where=EMULATOR)
+    assert [run["failure"] is None for run in written.data["runs"]] == [True, False]
+    assert message in written.data["runs"][1]["failure"] and written.data["ended"] is None
+    assert record.load(tmp_path / "new") == written
+
+
+def test_a_launch_that_is_the_mistake_is_recorded_as_it_was_asked_for(tmp_path):
+    no_blocks = replace(NAIVE, geometry=lambda problem: Geometry((problem.M // 32, 4, 1), (32, 4, 1), 0))
+    record.write(tmp_path / "new", {"mine": no_blocks}, [SMALL], where=EMULATOR)
+    (examination,) = record.load(tmp_path / "new").data["examinations"]
+    assert "grid.x = 0, but every extent must be at least 1" in examination["fault"]
+
+
+def test_a_problem_that_has_no_bound_leaves_what_was_done_before_it(tmp_path):
+    written = record.write(tmp_path / "new", {"naive": NAIVE}, [SMALL, Gemm(1, 1, 2**24)], where=EMULATOR)
+    assert written.data["ended"].startswith("ValueError: no error bound exists for sums of 16777218 roundings")
+    assert len(record.load(tmp_path / "new").runs) == 1
+
+
+def test_what_an_earlier_recording_left_half_written_is_in_nobodys_way(tmp_path, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr(record, "page", lambda written: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            record.write(tmp_path / "new", {"naive": NAIVE}, [SMALL], where=EMULATOR)
+    record.write(tmp_path / "new", {"naive": NAIVE}, [SMALL], where=EMULATOR)
+
+
+def test_a_name_too_long_for_a_folder_is_refused_before_anything_runs(tmp_path, monkeypatch):
+    monkeypatch.setattr(climbing, "run", None)
+    with pytest.raises(ValueError, match="the folder's name has 201 bytes, but may have 200"):
+        record.write(tmp_path / ("x" * 201), BOTH, [SMALL], where=EMULATOR)
 
 
 def test_an_expectation_of_no_kernel_is_refused(tmp_path):
@@ -545,6 +628,17 @@ def test_a_kernel_that_would_end_the_gpus_context_is_not_launched_and_the_others
     assert "not launched on the GPU" in wild["failure"] and wild["timing"] is None
     assert coalesced["timing"] and "gemm_naive" not in gpu.cp.launches
     assert written.data["ended"] is None
+
+
+def test_what_the_emulator_does_not_run_is_timed_on_the_gpu_all_the_same(gpu, tmp_path, monkeypatch):
+    def refuse(*launch, **options):
+        raise UnsupportedInstruction(Instruction(("wgmma",), (), None, line=3))
+
+    monkeypatch.setattr(emulator, "trace", refuse)
+    written = record.write(tmp_path / "new", {"naive": NAIVE}, [SMALL], where=gpu)
+    (run,) = written.data["runs"]
+    assert run["failure"] is None and run["timing"] and run["hazards"] is None and run["accesses"] is None
+    assert "not looked for" in page_of(tmp_path / "new")
 
 
 def test_a_launch_that_ends_the_context_leaves_what_was_done(gpu, tmp_path, monkeypatch):
