@@ -127,11 +127,11 @@ def _require_form(record: Record, decision: Decision) -> None:
 
 def _stops_of(where: str, run: Mapping[str, Any]) -> Iterator[Stop]:
     if run["failure"] is not None:
-        yield Stop("failed launch", f"{where}: {run['failure'].splitlines()[0]}")
+        yield Stop("failed launch", f"{where}: {_first_line(run['failure'])}")
         return
     yield from (_stop_of_hazard(where, hazard) for hazard in run["hazards"] or ())
     if not recorded.correct(run):
-        yield Stop("wrong result", f"{where}: {_first_line(run)}")
+        yield Stop("wrong result", f"{where}: {_first_line(run['verdict']['message'])}")
     if run["spill_bytes"]:
         yield Stop("spill", f"{where}: {run['spill_bytes']} bytes a thread go through local memory")
 
@@ -146,13 +146,13 @@ def _stops_of_examination(examination: Mapping[str, Any]) -> Iterator[Stop]:
     wrong = [check for check in examination["checks"] if recorded.correct(check) is False]
     if wrong:
         where = f"{written(Gemm(**wrong[0]['problem']))}, inputs {wrong[0]['family']}"
-        yield Stop("wrong result", f"{where}: {_first_line(wrong[0])}")
+        yield Stop("wrong result", f"{where}: {_first_line(wrong[0]['verdict']['message'])}")
     if examination["fault"]:
-        yield Stop("failed launch", examination["fault"].splitlines()[0])
+        yield Stop("failed launch", _first_line(examination["fault"]))
 
 
-def _first_line(judged: Mapping[str, Any]) -> str:
-    return judged["verdict"]["message"].splitlines()[0]
+def _first_line(text: str) -> str:
+    return text.partition("\n")[0]
 
 
 def _slower(run: Mapping[str, Any], other: Mapping[str, Any] | None) -> str | None:

@@ -74,7 +74,7 @@ def load(path: str | Path) -> Record:
         return recorded.of_climb(records.load(path if path.is_file() else shipped))
     if not (path / DATA).is_file():
         raise FileNotFoundError(f"there is no record at {path}: it has no {DATA}")
-    sources = {file.stem: file.read_bytes().decode() for file in sorted((path / SOURCES).glob("*.cu"))}
+    sources = {file.stem: _checked(file, str) for file in sorted((path / SOURCES).glob("*.cu"))}
     data = _checked(path / DATA, lambda text: record_form.check(loaded := json.loads(text), sources) or loaded)
     record = Record(data, sources)
     log = path / LOG
@@ -138,7 +138,7 @@ def _save(folder: Path, record: Record) -> Record:
 
 def _checked(path: Path, read: Callable[[str], Any]) -> Any:
     try:
-        return read(path.read_text(encoding="utf-8"))
+        return read(path.read_bytes().decode())
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is no part of a record: {error}") from None
 

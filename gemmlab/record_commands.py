@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gemmlab import backend
+from gemmlab.context import ContextLost
 from gemmlab.options import BAR, add_backend, add_problem, refuse
 
 
@@ -72,7 +73,7 @@ def record(options: argparse.Namespace) -> int:
             options.folder,
             kernels,
             [problem],
-            expected=dict(options.expect),
+            expected=_expected(options.expect),
             note=options.note,
             where=where,
             seed=options.seed,
@@ -131,7 +132,7 @@ def _guarded(name: str, command: Callable[[argparse.Namespace], int]) -> Callabl
             return command(options)
         except (ValueError, OSError, backend.CudaUnavailable, nvrtc.CompilerUnavailable) as error:
             return refuse(name, error, 2)
-        except AssertionError as error:  # of cuBLAS, the yardstick
+        except (AssertionError, ContextLost) as error:  # of cuBLAS, the yardstick, or of the first launch
             return refuse(name, error, 1)
         except MemoryError:
             return refuse(name, "this machine has too little memory for the shape: choose a smaller one", 2)
@@ -151,8 +152,20 @@ def _kernels(rungs: str, edited: list[tuple[str, str]], card: str | None) -> Map
         rung, name = ladder.rung(which), Path(file).stem
         if name in kernels:
             raise ValueError(f"--edited {which}={file}: there is a kernel {name!r} already: give the file another name")
-        kernels[name] = launch.of(rung, tuned.tile(rung, card), Path(file).read_text(encoding="utf-8"))
+        try:
+            source = Path(file).read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise ValueError(f"--edited {which}={file}: the file is no text in UTF-8: {error}") from None
+        kernels[name] = launch.of(rung, tuned.tile(rung, card), source)
     return kernels
+
+
+def _expected(pairs: list[tuple[str, str]]) -> Mapping[str, str]:
+    expected = dict(pairs)
+    for name, text in pairs:
+        if expected[name] != text:
+            raise ValueError(f"--expect {name}={text}: there is another of {name!r}: say both in one text")
+    return expected
 
 
 def _backend(options: argparse.Namespace) -> backend.Backend:

@@ -2,21 +2,21 @@
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from gemmlab import records, schema
 from gemmlab.gemm import FAMILIES, Gemm
-from gemmlab.schema import Nullable
+from gemmlab.schema import Count, Nullable
 
 PROBLEM = {"M": int, "N": int, "K": int, "alpha": float, "beta": float}
 LAUNCH = {"grid": [int], "block": [int], "shared_mem": int}  # (x, y, z) twice, and bytes of dynamic shared memory
 VERDICT = {
-    "outputs": int,
-    "unwritten": int,
-    "nan": int,
-    "wrong": int,
-    "worst": [int],  # row, column
+    "outputs": Count,
+    "unwritten": Count,
+    "nan": Count,
+    "wrong": Count,
+    "worst": [Count],  # row, column
     "max_abs_error": Nullable(float),
     "max_rel_error": Nullable(float),
     "message": str,
@@ -30,8 +30,8 @@ READING = {
 }
 TIMING = {
     "samples_ms": [float],  # every one, as time of one launch
-    "batch": int,
-    "warmup": int,
+    "batch": Count,
+    "warmup": Count,
     "cache": str,
     "boundary": str,
     "readings": [Nullable(READING)],  # of the GPU during each sample
@@ -43,9 +43,9 @@ RUN = {
     "failure": Nullable(str),  # why there is no result: refused by the compiler, or at the launch, or by the GPU
     "verdict": Nullable(VERDICT),
     "error_bound": Nullable(float),  # the largest allowed at any output
-    "registers": Nullable(int),
-    "spill_bytes": Nullable(int),
-    "shared_bytes": Nullable(int),
+    "registers": Nullable(Count),
+    "spill_bytes": Nullable(Count),
+    "shared_bytes": Nullable(Count),
     "accesses": Nullable([dict]),  # of records.ACCESS; null where no trace was taken
     "hazards": Nullable([records.HAZARD]),
     "sha256": Nullable(str),  # of C's bytes
@@ -70,7 +70,7 @@ CHECK = {
 EXAMINATION = {
     "kernel": str,
     "trace": {"problem": PROBLEM, "launch": LAUNCH, "hazards": [records.HAZARD]},  # on the emulator
-    "seed": int,  # of the checks
+    "seed": Count,  # of the checks
     "fault": Nullable(str),
     "diagnosis": Nullable(str),
     "checks": [CHECK],
@@ -86,7 +86,7 @@ RECORD = {
     "ended": Nullable(str),  # what ended the recording before every run was done, such as an interrupt
     "note": str,
     "environment": ENVIRONMENT,
-    "inputs": {"family": str, "seed": int},
+    "inputs": {"family": str, "seed": Count},
     "tolerance": str,
     "profile": Nullable(PROFILE),
     "kernels": [KERNEL],
@@ -138,11 +138,14 @@ def check(data: Any, sources: Mapping[str, str]) -> None:
     for position, kernel in enumerate(data["kernels"]):
         _check_source(kernel, sources, f"kernels[{position}]")
     names = {kernel["name"] for kernel in data["kernels"]}
+    _check_backend(data["environment"])
     for position, run in enumerate(data["runs"]):
         _check_kernel(run, names, f"runs[{position}]")
-        _check_run(run, data["environment"], f"runs[{position}]")
+        _check_run(run, data["environment"]["card"], f"runs[{position}]")
+    _check_different([(run["kernel"], Gemm(**run["problem"])) for run in data["runs"]], "runs")
     for position, examination in enumerate(data["examinations"]):
         _check_examination(examination, names, f"examinations[{position}]")
+    _check_different([examination["kernel"] for examination in data["examinations"]], "examinations")
 
 
 def check_decision(entry: Any, names: Iterable[str], where: str) -> None:
@@ -168,6 +171,22 @@ def _check_source(kernel: Mapping[str, Any], sources: Mapping[str, str], where: 
         )
 
 
+def _check_backend(environment: Mapping[str, Any]) -> None:
+    backend, card = environment["backend"], environment["card"]
+    if (backend, card is None) not in (("emulator", True), ("cuda", False)):
+        raise ValueError(
+            f"environment.backend is {backend!r} and environment.card {card!r}, but must be 'emulator' without a card, "
+            "or 'cuda' with one"
+        )
+
+
+def _check_different(items: Sequence[Any], where: str) -> None:
+    for position, item in enumerate(items):
+        first = items.index(item)
+        if first < position:
+            raise ValueError(f"{where}[{position}] repeats {where}[{first}], but each may be there once: {item}")
+
+
 def _check_kernel(item: Mapping[str, Any], names: Iterable[str], where: str) -> None:
     if item["kernel"] not in names:
         raise ValueError(f"{where}.kernel is {item['kernel']!r}, but must be one of {', '.join(names)}")
@@ -176,6 +195,8 @@ def _check_kernel(item: Mapping[str, Any], names: Iterable[str], where: str) -> 
 def _check_examination(examination: Mapping[str, Any], names: Iterable[str], where: str) -> None:
     _check_kernel(examination, names, where)
     _check_launched(examination["trace"], f"{where}.trace")
+    if examination["fault"] is None and None in [checked["verdict"] for checked in examination["checks"]]:
+        raise ValueError(f"{where} holds a check without a verdict, but no fault that says why")
     for index, checked in enumerate(examination["checks"]):
         _check_launched(checked, f"{where}.checks[{index}]")
         if checked["verdict"] is not None:
@@ -195,15 +216,21 @@ def _check_launched(item: Mapping[str, Any], where: str) -> None:
             raise ValueError(f"{where}.launch.{field} is {extent}, but must be three numbers")
 
 
-def _check_run(run: Mapping[str, Any], environment: Mapping[str, Any], where: str) -> None:
+def _check_run(run: Mapping[str, Any], card: str | None, where: str) -> None:
     _check_launched(run, where)
-    if (run["failure"] is None) == (run["verdict"] is None):
+    results = [name for name in RUN.keys() - {"kernel", "problem", "launch", "failure"} if run[name] is not None]
+    if run["failure"] is None and run["verdict"] is None:
         raise ValueError(f"{where} must hold a verdict, or a failure that says why there is none")
+    if run["failure"] is not None and (results or not run["failure"].strip()):
+        raise ValueError(
+            f"{where}.failure is {run['failure']!r}, but must say why there is no result, and {where} has "
+            f"{', '.join(sorted(results)) or 'none'}"
+        )
     if run["verdict"] is not None:
         _check_verdict(run["verdict"], run["problem"], f"{where}.verdict")
     for field in ("timing", "cublas"):
         if run[field] is not None:
-            _check_timing(run[field], environment, f"{where}.{field}")
+            _check_timing(run[field], card, f"{where}.{field}")
     for index, access in enumerate(run["accesses"] or ()):
         records.check_access(access, f"{where}.accesses[{index}]")
 
@@ -212,13 +239,14 @@ def _check_verdict(verdict: Mapping[str, Any], problem: Mapping[str, Any], where
     outputs = problem["M"] * problem["N"]
     if verdict["outputs"] != outputs:
         raise ValueError(f"{where}.outputs is {verdict['outputs']}, but C has {outputs}")
-    for field in ("unwritten", "nan", "wrong"):
-        if not 0 <= verdict[field] <= outputs:
-            raise ValueError(f"{where}.{field} is {verdict[field]}, but must be 0 to {outputs}")
+    if sum(verdict[field] for field in ("unwritten", "nan", "wrong")) > outputs:
+        raise ValueError(f"{where} counts more outputs that fail than the {outputs} of C")
 
 
-def _check_timing(timing: Mapping[str, Any], environment: Mapping[str, Any], where: str) -> None:
-    if environment["card"] is None:
-        raise ValueError(f"{where} holds samples, but environment.card is null, and only a GPU is timed")
-    if not timing["samples_ms"] or min(timing["samples_ms"]) <= 0:
-        raise ValueError(f"{where}.samples_ms is {timing['samples_ms']}, but must hold times above 0")
+def _check_timing(timing: Mapping[str, Any], card: str | None, where: str) -> None:
+    records.check_samples(timing["samples_ms"], card, f"{where}.samples_ms")
+    samples, readings = len(timing["samples_ms"]), len(timing["readings"])
+    if readings not in (0, samples):
+        raise ValueError(
+            f"{where}.readings holds {readings}, but must hold one of each of the {samples} samples, or none"
+        )

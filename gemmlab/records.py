@@ -11,19 +11,20 @@ from pathlib import Path
 from typing import Any
 
 from gemmlab import schema
-from gemmlab.schema import Nullable
+from gemmlab.schema import Count, Nullable
 
+SHORTEST_MS, LONGEST_MS = 1e-9, 1e9  # far beyond what any clock tells and any reader waits for
 SHIPPED = Path(__file__).parent / "data" / "records"
 
 CONDITIONS = {
     "family": str,  # of the inputs, as gemm.inputs names it
-    "seed": int,
+    "seed": Count,
     "alpha": float,
     "beta": float,
     "boundary": Nullable(str),  # what a time includes
-    "warmup": Nullable(int),  # launches before the first sample
-    "batch": Nullable(int),  # launches that share a sample of cuBLAS
-    "samples": Nullable(int),
+    "warmup": Nullable(Count),  # launches before the first sample
+    "batch": Nullable(Count),  # launches that share a sample of cuBLAS
+    "samples": Nullable(Count),
     "cache": Nullable(str),  # 'warm L2' or 'flushed L2'
     "clocks": Nullable(str),  # and the temperature, in words
     "cublas_milliseconds": Nullable([float]),  # every sample of the yardstick, at the shape of the rungs
@@ -47,7 +48,7 @@ HAZARD = {
     "threads": [[int]],
     "message": str,
 }
-ACCESS = {"line": int, "op": str, "bytes": int, "requests": int, "ideal": int}  # and sectors or wavefronts
+ACCESS = {"line": Count, "op": str, "bytes": Count, "requests": Count, "ideal": Count}  # and sectors or wavefronts
 RUNG = {
     "rung": int,
     "name": str,
@@ -58,14 +59,14 @@ RUNG = {
     "correct": bool,
     "max_abs_error": Nullable(float),
     "error_bound": float,  # the largest allowed at any output
-    "registers": Nullable(int),
-    "spill_bytes": Nullable(int),
-    "shared_bytes": Nullable(int),
+    "registers": Nullable(Count),
+    "spill_bytes": Nullable(Count),
+    "shared_bytes": Nullable(Count),
     "accesses": Nullable([dict]),  # of ACCESS; null where no trace was taken
     "hazards": Nullable([HAZARD]),
     "sha256": str,  # of C's bytes
     "milliseconds": Nullable([float]),  # every sample, as time of one launch
-    "batch": Nullable(int),  # launches that share a sample
+    "batch": Nullable(Count),  # launches that share a sample
     "remarks": Nullable([str]),  # on throttling, clocks and drift; null where nobody looked
     "gflops": Nullable(float),
     "percent_of_cublas": Nullable(float),
@@ -122,15 +123,28 @@ def check(run: Any) -> None:
     """Raise ValueError, with the field, its value and what is expected, unless `run` has the form of a run."""
     schema.check(run, RUN)
     schema.check_date(run["environment"]["date"], "environment.date")
+    card = run["environment"]["card"]
+    check_samples(run["environment"]["conditions"]["cublas_milliseconds"], card, "conditions.cublas_milliseconds")
     for position, rung in enumerate(run["rungs"]):
         where = f"rungs[{position}]"
         if len(rung["shape"]) != 3:
             raise ValueError(f"{where}.shape is {rung['shape']}, but must be [M, N, K]")
+        check_samples(rung["milliseconds"], card, f"{where}.milliseconds")
         for index, access in enumerate(rung["accesses"] or ()):
             check_access(access, f"{where}.accesses[{index}]")
+
+
+def check_samples(samples_ms: list[float] | None, card: str | None, where: str) -> None:
+    """Raise ValueError unless samples are None, or times that a GPU can have taken."""
+    if samples_ms is None:
+        return
+    if card is None:
+        raise ValueError(f"{where} holds samples, but environment.card is null, and only a GPU is timed")
+    if not samples_ms or min(samples_ms) < SHORTEST_MS or max(samples_ms) > LONGEST_MS:
+        raise ValueError(f"{where} is {samples_ms}, but must hold times of {SHORTEST_MS:g} to {LONGEST_MS:g} ms")
 
 
 def check_access(access: Any, where: str) -> None:
     """Raise ValueError, with the field at fault, unless `access` holds the traffic of a line and kind of access."""
     counted = "wavefronts" if isinstance(access, dict) and "wavefronts" in access else "sectors"
-    schema.check(access, ACCESS | {counted: int}, where)
+    schema.check(access, ACCESS | {counted: Count}, where)

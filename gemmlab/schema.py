@@ -1,6 +1,7 @@
 """The form of JSON data: which fields, of which kinds, and what is said of one that is missing, unknown or wrong.
 
-A schema is a type (float: any finite number), a dict of fields, a list of one schema for its items, or Nullable.
+A schema is a type (float: any finite number) or Count, a dict of fields, a list of one schema for its items, or
+Nullable.
 """
 
 import sys
@@ -9,6 +10,10 @@ from datetime import date
 from typing import Any, NamedTuple
 
 LONGEST = 200  # characters of a wrong value that a message shows
+
+
+class Count:
+    """An integer that counts something: at least 0."""
 
 
 class Nullable(NamedTuple):
@@ -48,8 +53,8 @@ def _check_fields(value: Any, schema: Mapping[str, Any], where: str) -> None:
 def _check_type(value: Any, expected: type, where: str) -> None:
     if expected is float:
         right = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
-    elif expected is int:
-        right = isinstance(value, int) and not isinstance(value, bool)
+    elif expected in (int, Count):
+        right = isinstance(value, int) and not isinstance(value, bool) and (expected is int or value >= 0)
     else:
         right = isinstance(value, expected)
     if not right:
@@ -71,6 +76,7 @@ def check_date(text: str, where: str) -> None:
 _TYPE_NAMES = {
     str: "a string",
     int: "an integer",
+    Count: "an integer of at least 0",
     float: "a finite number",
     bool: "true or false",
     dict: "an object",

@@ -79,7 +79,7 @@ def page_of(folder):
 def timed(data, **samples):
     """Data of a record as if a card had been timed; the samples, in milliseconds, are made up."""
     data = copy.deepcopy(data)
-    data["environment"] |= {"card": "NVIDIA H200", "driver": "580.159.04", "date": "2026-11-30"}
+    data["environment"] |= {"backend": "cuda", "card": "NVIDIA H200", "driver": "580.159.04", "date": "2026-11-30"}
     for run in data["runs"]:
         how = {"batch": 5, "warmup": 3, "cache": "warm L2", "boundary": "CUDA events", "readings": []}
         run["timing"] = {"samples_ms": samples[run["kernel"]], **how}
@@ -448,7 +448,20 @@ def test_the_middle_half_of_samples_lies_between_their_quartiles():
         (("runs", 0, "launch", "grid"), [1, 1], r"runs\[0\].launch.grid is \[1, 1\], but must be three numbers"),
         (("runs", 0, "verdict"), None, r"runs\[0\] must hold a verdict, or a failure that says why there is none"),
         (("runs", 0, "verdict", "outputs"), 7, r"runs\[0\].verdict.outputs is 7, but C has 2048"),
-        (("runs", 0, "verdict", "wrong"), -1, r"runs\[0\].verdict.wrong is -1, but must be 0 to 2048"),
+        (("runs", 0, "verdict", "wrong"), -1, r"runs\[0\].verdict.wrong is -1, but must be an integer of at least 0"),
+        (("runs", 0, "verdict", "wrong"), 2049, r"runs\[0\].verdict counts more outputs that fail than the 2048 of C"),
+        (
+            ("runs", 0, "failure"),
+            "no",
+            r"runs\[0\].failure is 'no', but must say why there is no result, and .*verdict",
+        ),
+        (("runs", 0, "registers"), -1, r"runs\[0\].registers is -1, but must be an integer of at least 0"),
+        (("runs", 1, "kernel"), "naive", r"runs\[1\] repeats runs\[0\], but each may be there once"),
+        (("examinations", 1, "kernel"), "naive", r"examinations\[1\] repeats examinations\[0\]"),
+        (("examinations", 0, "checks", 0, "verdict"), None, r"examinations\[0\] holds a check without a verdict"),
+        (("environment", "card"), "NVIDIA H200", "environment.backend is 'emulator' and environment.card 'NVIDIA"),
+        (("environment", "backend"), "cuda", "environment.backend is 'cuda' and environment.card None"),
+        (("inputs", "seed"), -1, "inputs.seed is -1, but must be an integer of at least 0"),
         (("runs", 1, "registers"), 31.5, r"runs\[1\].registers is 31.5, but must be an integer"),
         (("runs", 1, "accesses", 0, "sectors"), "many", r"runs\[1\].accesses\[0\].sectors is 'many', but must be"),
         (("examinations", 0, "checks", 0, "family"), "x", r"examinations\[0\].checks\[0\].family is 'x', but must"),
@@ -463,7 +476,31 @@ def test_data_that_is_not_of_the_form_is_refused_with_the_field_named(path, valu
 def test_times_cannot_be_put_into_a_record_of_the_emulator(folder):
     how = {"batch": 5, "warmup": 3, "cache": "warm L2", "boundary": "events", "readings": []}
     spoil(folder, "runs", 0, "timing", value={"samples_ms": [1.0], **how})
-    with pytest.raises(ValueError, match=r"runs\[0\].timing holds samples, but environment.card is null"):
+    with pytest.raises(ValueError, match=r"runs\[0\].timing.samples_ms holds samples, but environment.card is null"):
+        record.load(folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"samples_ms": []}, r"samples_ms is \[\], but must hold times of 1e-09 to 1e\+09 ms"),
+        ({"samples_ms": [1.0, 0.0]}, "samples_ms is .*, but must hold times"),
+        ({"samples_ms": [5e-324]}, "samples_ms is .*, but must hold times"),
+        ({"samples_ms": [1e308] * 3}, "samples_ms is .*, but must hold times"),
+        ({"batch": -5}, "batch is -5, but must be an integer of at least 0"),
+        ({"readings": [None] * 3}, "readings holds 3, but must hold one of each of the 2 samples, or none"),
+    ],
+)
+def test_samples_that_no_clock_gave_are_refused(change, message, pair):
+    data = timed(record.load(pair).data, naive=[1.0, 2.0], coalesced=[1.0, 2.0])
+    data["runs"][0]["timing"] |= change
+    with pytest.raises(ValueError, match=rf"runs\[0\]\.timing\.{message}"):
+        record_form.check(data, record.load(pair).sources)
+
+
+def test_a_source_that_is_no_text_is_named(folder):
+    (folder / "sources" / "naive.cu").write_bytes(b"\xff")
+    with pytest.raises(ValueError, match=r"naive\.cu is no part of a record"):
         record.load(folder)
 
 
@@ -718,6 +755,20 @@ def test_the_command_says_what_is_wrong_by_its_status(tmp_path, capsys):
     assert main(["rerun", str(tmp_path / "nowhere")]) == 2
     assert main(["record", str(tmp_path / "other"), "--edited", "naive=none.cu"]) == 2
     assert "none.cu" in capsys.readouterr().err
+    mine.write_bytes(b"\xff")
+    assert main(["record", str(tmp_path / "other"), "--edited", f"naive={mine}"]) == 2
+    assert "mine.cu: the file is no text in UTF-8" in capsys.readouterr().err
+    twice = ["--rungs", "0", "--expect", "naive=slow", "--expect", "naive=fast"]
+    assert main(["record", str(tmp_path / "other"), *twice]) == 2
+    assert "--expect naive=slow: there is another of 'naive'" in capsys.readouterr().err
+
+
+def test_the_command_says_in_a_line_which_launch_ended_the_context(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(
+        record, "write", lambda *given, **also: (_ for _ in ()).throw(context.ContextLost("mine", "an error"))
+    )
+    assert main(["record", str(tmp_path / "new"), "--rungs", "0", "--backend", "emulator"]) == 1
+    assert "gemmlab record: mine ended this process's CUDA context: an error" in capsys.readouterr().err
 
 
 def test_a_record_that_is_not_repeated_has_a_status_of_its_own(folder, capsys):
