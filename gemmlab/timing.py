@@ -15,6 +15,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from types import SimpleNamespace
 from typing import Any
 
@@ -42,7 +43,8 @@ class Timing:
     """Milliseconds of one launch, sample by sample, and the conditions under which they were taken.
 
     `batch` launches make a sample, `warmup` launches came before; `cache` is WARM, FLUSHED or COPIED; `boundary` says
-    what a sample includes. `readings` holds what the GPU reported during each sample, or nothing.
+    what a sample includes. `readings` holds what the GPU reported during each sample, or nothing. Raises ValueError
+    unless every sample is a time above 0, and there is one.
     """
 
     samples_ms: tuple[float, ...]
@@ -51,6 +53,15 @@ class Timing:
     cache: str
     boundary: str = BOUNDARY
     readings: tuple[Reading | None, ...] = ()
+
+    def __post_init__(self):
+        if not self.samples_ms:
+            raise ValueError("there are no samples: take one at least")
+        for ms in self.samples_ms:
+            if not 0.0 < ms < math.inf:
+                raise ValueError(
+                    f"a sample is {ms:g} ms, which is no time: see that the clock runs and that work is done"
+                )
 
     @property
     def median_ms(self) -> float:
@@ -257,5 +268,5 @@ def _cupy_cuda() -> Any:
 
 def _check_counts(**counts: int | None) -> None:
     for name, count in counts.items():
-        if count is not None and count < 1:
-            raise ValueError(f"{name} is {count}, but must be at least 1")
+        if count is not None and not (isinstance(count, Integral) and count >= 1):
+            raise ValueError(f"{name} is {count!r}, but must be an integer of at least 1")

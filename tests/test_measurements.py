@@ -55,8 +55,9 @@ def test_a_field_at_fault_is_named_with_the_file(tmp_path):
 
 
 def test_what_is_no_number_is_not_saved(tmp_path):
-    wrong = replace(FOUND.measurements[0], timing=replace(WARM_TIMING, samples_ms=(float("nan"),)))
-    with pytest.raises(ValueError, match="samples_ms"):
+    reading = Reading(1980, 3201, 60, float("nan"), ())
+    wrong = replace(FOUND.measurements[0], timing=replace(WARM_TIMING, readings=(reading,)))
+    with pytest.raises(ValueError, match="watts is nan"):
         measurements.save(Findings(ENVIRONMENT, (wrong,)), tmp_path / "card.json")
     assert not (tmp_path / "card.json").exists()
 

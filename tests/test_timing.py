@@ -89,9 +89,23 @@ def test_a_batch_of_flushed_launches_is_sized_by_their_time_alone():
     assert time_kernel(cuda.launch, cache=FLUSHED, samples=1, cuda=cuda).batch == 4
 
 
-def test_a_batch_stays_within_its_limit_where_a_launch_takes_no_time():
-    cuda = FakeCuda(0.0)
+def test_a_batch_stays_within_its_limit_where_a_launch_takes_next_to_no_time():
+    cuda = FakeCuda(1e-6)
     assert time_kernel(cuda.launch, samples=1, cuda=cuda).batch == timing.MAX_BATCH
+
+
+@pytest.mark.parametrize("milliseconds", [0.0, -1.0, float("nan"), float("inf")])
+def test_what_a_clock_gives_and_is_no_time_is_refused(milliseconds):
+    cuda = FakeCuda(milliseconds)
+    with pytest.raises(ValueError, match=r"a sample is .* ms, which is no time"):
+        time_kernel(cuda.launch, samples=1, cuda=cuda)
+    with pytest.raises(ValueError, match="a sample is 0 ms, which is no time"):
+        time_end_to_end(lambda: None, clock=lambda: 7.0)
+
+
+def test_a_figure_of_no_samples_is_refused():
+    with pytest.raises(ValueError, match="there are no samples"):
+        Timing((), batch=1, warmup=1, cache=WARM)
 
 
 # Other figures, under other names.
@@ -202,10 +216,11 @@ def test_a_context_that_an_earlier_launch_has_ended_is_not_laid_at_this_ones_doo
 
 
 @pytest.mark.parametrize("count", ["batch", "samples", "warmup"])
-def test_a_count_below_one_is_refused_by_name(count):
+@pytest.mark.parametrize("value", [0, -1, 2.5, "5"])
+def test_a_count_that_is_none_is_refused_by_name(count, value):
     for time in (time_kernel, time_graph):
-        with pytest.raises(ValueError, match=f"{count} is 0, but must be at least 1"):
-            time(lambda: None, **{count: 0}, cuda=FakeCuda(1))
+        with pytest.raises(ValueError, match=f"{count} is {value!r}, but must be an integer of at least 1"):
+            time(lambda: None, **{count: value}, cuda=FakeCuda(1))
 
 
 def test_another_cache_policy_is_refused_with_those_there_are():
