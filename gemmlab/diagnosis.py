@@ -19,6 +19,7 @@ SAMPLE = 12  # rows and columns of C on which a suspect is tried before it is he
 MOST_TILES = 32  # how often beta is tried to have been applied
 SMALLEST_POWER = 2.0**-10  # of beta, below which C counts as left out
 DEEPEST_TILE = 128  # the longest tile along K that is tried
+DEEPEST_SUM = 2**17  # products, of which each sampled output takes a megabyte; of a deeper sum no length is sought
 
 ADDED_PER_TILE, SCALED_PER_TILE = "beta * C added per tile", "C scaled by beta per tile"
 
@@ -158,6 +159,8 @@ def _factors(given: _Suspect) -> Iterator[_Suspect]:
 def _depths(given: _Suspect) -> Iterator[_Suspect]:
     """Sums that stop early or start late."""
     K = given.problem.K
+    if K > DEEPEST_SUM:
+        return
     firsts, lasts = _lengths(given)
     first, last = (lengths[0] if len(lengths) == 1 else None for lengths in (firsts, lasts))
     missing = f"of {K} columns of A are missing from the sum"

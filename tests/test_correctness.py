@@ -1,5 +1,6 @@
 """Mistakes that must be refused and named, and right kernels that must be accepted: one table, PLANTED."""
 
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations
@@ -396,6 +397,18 @@ def test_what_could_be_first_or_last_columns_is_called_columns():
     A, B, C = inputs(RAGGED, "ones")
     (cause,) = diagnosis.causes(RAGGED, A, B, initial_output(RAGGED, C), np.full((33, 31), 32, np.float32))
     assert str(cause) == "5 of 37 columns of A are missing from the sum"
+
+
+def test_a_deep_sum_is_diagnosed_in_the_memory_that_its_operands_take():
+    deep = Gemm(12, 12, 2**19, alpha=2.0)
+    A, B, C = inputs(deep, "ones")
+    tracemalloc.start()
+    found = diagnosis.causes(deep, A, B, initial_output(deep, C), np.full((12, 12), deep.K, np.float32))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert "alpha forgotten" in {cause.kind for cause in found}
+    # Float64 copies of A and B, and of their sizes, are 4 times A and B. The products of C's outputs would be 24 times.
+    assert peak < 8 * (A.nbytes + B.nbytes)
 
 
 # After timing.
