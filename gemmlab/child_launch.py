@@ -45,7 +45,7 @@ def _as_data(kernel: Kernel, problem: Gemm) -> dict[str, Any]:
         "source": kernel.source,
         "entry": kernel.entry,
         "options": list(kernel.options),
-        "geometry": list(kernel.geometry(problem)),
+        "geometry": list(launch.geometry(kernel, problem)),
         "problem": asdict(problem),
     }
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gemmlab import backend, child, child_launch, doctor, nsight_compute
+from gemmlab import backend, child, child_launch, doctor, launch, nsight_compute
 from gemmlab.backend import Backend
 from gemmlab.counters import QUESTIONS, Counted
 from gemmlab.doctor import Check
@@ -119,5 +119,5 @@ def _require_all(kernels: Mapping[str, Kernel], problem: Gemm, answer: Answer) -
 
 
 def _launch(kernel: Kernel, problem: Gemm) -> Launch:
-    grid, block, _ = kernel.geometry(problem)
-    return kernel.entry, tuple(grid), tuple(block)
+    grid, block, _ = launch.geometry(kernel, problem)
+    return kernel.entry, grid, block

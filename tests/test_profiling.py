@@ -1,7 +1,9 @@
 """Nsight Compute from the package, with a stand-in for ncu that prints the form of its release 2025.3."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
+import numpy as np
 import pytest
 from fake_tools import FakeTool, pretend_gpu
 from test_nsight_compute import COLUMNS, LD_SECTORS, SHARED_LD, csv_row
@@ -59,6 +61,12 @@ def test_a_profile_has_the_counts_of_each_kernel_whole_or_not_and_names_card_dat
         "mine": {LD_SECTORS: 270_336, occupancy: 81.25},
         "other": {LD_SECTORS: 40_960, SHARED_LD: None},
     }
+
+
+def test_a_launch_in_two_extents_is_found_among_ncus_in_three(ncu):
+    ncu.says(said(naive_row(0, LD_SECTORS, "270,336")), runs=True)
+    flat = replace(NAIVE, geometry=lambda problem: ((2, np.int64(16)), (32, 4), 0))
+    assert profiling.profile({"mine": flat}, PROBLEM, (LD_SECTORS,)).counts == {"mine": {LD_SECTORS: 270_336}}
 
 
 def test_ncu_leaves_clocks_alone_and_counts_just_what_is_asked(ncu):
