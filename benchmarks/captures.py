@@ -2,10 +2,11 @@
 
     python benchmarks/captures.py FILE.json [--shape 256 256 256]
 
-Nsight Compute counts the metrics of `gemmlab.counters.QUESTIONS` for every rung and prints its report of each.
-compute-sanitizer runs memcheck and racecheck on every rung and, on each of `gemmlab.defects.DEFECTS`, the tool that
-looks for it. Both must be installed, and the GPU's counters readable. What is done is kept: the file is written after
-each run, and a run of compute-sanitizer that gives no answer is left out and named. It takes some minutes.
+Nsight Compute counts the metrics of `gemmlab.profiling.counters.QUESTIONS` for every rung and prints its report of
+each. compute-sanitizer runs memcheck and racecheck on every rung and, on each of `gemmlab.profiling.defects.DEFECTS`,
+the tool that looks for it. Both must be installed, and the GPU's counters readable. What is done is kept: the file is
+written after each run, and a run of compute-sanitizer that gives no answer is left out and named. It takes some
+minutes.
 """
 
 import argparse
@@ -16,14 +17,15 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from gemmlab import backend, captures, launch, nsight_compute, profiling, sanitizer
-from gemmlab.captures import Capture
-from gemmlab.counters import answers
-from gemmlab.defects import DEFECTS, PROBLEM
+from gemmlab import backend, launch, profiling
 from gemmlab.environment import environment
 from gemmlab.gemm import Gemm
 from gemmlab.ladder import RUNGS
-from gemmlab.nvidia_tools import COMPUTE_SANITIZER, NSIGHT_COMPUTE, ToolFailed
+from gemmlab.profiling import captures, nsight_compute, sanitizer
+from gemmlab.profiling.captures import Capture
+from gemmlab.profiling.counters import answers
+from gemmlab.profiling.defects import DEFECTS, PROBLEM
+from gemmlab.profiling.nvidia_tools import COMPUTE_SANITIZER, NSIGHT_COMPUTE, ToolFailed
 
 LONGEST = 6000  # characters of a text that are kept
 CUT = "\n... the rest is cut\n"

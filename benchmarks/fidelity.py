@@ -26,9 +26,9 @@ from fidelity_table import Row, save, summary, table
 
 from gemmlab import backend, emulator, nvrtc
 from gemmlab.backend import Backend
-from gemmlab.counters import COUNTERS, counts
 from gemmlab.environment import architecture, environment
-from gemmlab.nsight_compute import Counts, version
+from gemmlab.profiling.counters import COUNTERS, counts
+from gemmlab.profiling.nsight_compute import Counts, version
 
 STARTED = time.perf_counter()
 

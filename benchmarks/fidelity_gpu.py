@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from fidelity_cases import Case, Seen, cases, observe
 
-from gemmlab import child, nsight_compute
-from gemmlab.nsight_compute import Counts
+from gemmlab.profiling import child, nsight_compute
+from gemmlab.profiling.nsight_compute import Counts
 
 SEEN = "seen.jsonl"
 LAUNCH_SECONDS, PROFILE_SECONDS = 60, 150

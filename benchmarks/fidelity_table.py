@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from fidelity_cases import Case, Seen
 
-from gemmlab.counters import COUNTERS
-from gemmlab.nsight_compute import Counts
+from gemmlab.profiling.counters import COUNTERS
+from gemmlab.profiling.nsight_compute import Counts
 
 
 @dataclass(frozen=True)

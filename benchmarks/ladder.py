@@ -11,7 +11,8 @@ import matplotlib
 
 matplotlib.use("Agg")
 
-from gemmlab import ladder_figure, ladder_table, measured, published
+from gemmlab import ladder_table, measured, published
+from gemmlab.figures import ladder_figure
 from gemmlab.gemm import Gemm
 from gemmlab.ladder import RUNGS
 from gemmlab.records import Record

@@ -7,8 +7,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from gemmlab import backend, doctor, record_commands, roofline_commands
-from gemmlab.options import BAR, add_problem, refuse, require_writable
+from gemmlab import backend, doctor
+from gemmlab.commands import record_commands, roofline_commands
+from gemmlab.commands.options import BAR, add_problem, refuse, require_writable
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -56,7 +57,7 @@ def climb(options: argparse.Namespace) -> int:
         except OSError as error:
             return refuse("climb", f"--json {options.json} cannot be written: {error.strerror}", 2)
     if options.plot:
-        from gemmlab import run_figures
+        from gemmlab.figures import run_figures
 
         try:
             roofline_commands.draw(run_figures.rungs(run), options.plot)

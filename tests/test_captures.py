@@ -12,14 +12,16 @@ import pytest
 from fake_tools import FakeTool, pretend_gpu
 from test_nsight_compute import COLUMNS, csv_row
 
-from gemmlab import backend, captures, counter_pictures, counters, launch, predictions, profiling_exercises
-from gemmlab.captures import Capture
-from gemmlab.counters import Counted
-from gemmlab.exercises import Refused
+from gemmlab import backend, launch
+from gemmlab.exercises import Refused, profiling_exercises
+from gemmlab.figures import counter_pictures
 from gemmlab.gemm import Gemm
 from gemmlab.ladder import RUNGS, rung
-from gemmlab.nvidia_tools import NotInstalled
-from gemmlab.predictions import LOAD_SECTORS, LOAD_WAVEFRONTS, PREDICTIONS, SHARED_LOADS, STORE_WAVEFRONTS
+from gemmlab.profiling import captures, counters, predictions
+from gemmlab.profiling.captures import Capture
+from gemmlab.profiling.counters import Counted
+from gemmlab.profiling.nvidia_tools import NotInstalled
+from gemmlab.profiling.predictions import LOAD_SECTORS, LOAD_WAVEFRONTS, PREDICTIONS, SHARED_LOADS, STORE_WAVEFRONTS
 
 matplotlib.use("agg")
 

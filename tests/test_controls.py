@@ -5,7 +5,7 @@ import matplotlib
 import matplotlib.pyplot as plt
 import pytest
 
-from gemmlab import controls
+from gemmlab.figures import controls
 
 matplotlib.use("agg")
 PNG = b"\x89PNG"

@@ -11,8 +11,8 @@ import pytest
 from test_nsight_compute import COLUMNS, LD_SECTORS, SHARED_LD, csv_row
 
 from gemmlab import emulator
-from gemmlab.counters import counts
 from gemmlab.emulator.traffic import Access, metrics
+from gemmlab.profiling.counters import counts
 
 ROOT = Path(__file__).parent.parent
 sys.path.append(str(ROOT / "benchmarks"))

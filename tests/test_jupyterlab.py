@@ -21,10 +21,10 @@ CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", 
 SECONDS = 180  # a page of JupyterLab takes 5 to 20 of them
 RIGHT = ("ArrowRight", 39)
 CELLS = (
-    "from gemmlab import roofline_explorer\nroofline_explorer.reader()",
-    "from gemmlab import tile_sliders\nfrom gemmlab.ladder import rung\n"
+    "from gemmlab.figures import roofline_explorer\nroofline_explorer.reader()",
+    "from gemmlab.figures import tile_sliders\nfrom gemmlab.ladder import rung\n"
     'tile_sliders.sliders(rung("shared_tiles"), {"TILE": (8, 16, 32, 64)})',
-    "from gemmlab import resource_explorer\nresource_explorer.explorer(3)",
+    "from gemmlab.figures import resource_explorer\nresource_explorer.explorer(3)",
 )
 # the name of the notebook's panel, once its kernel waits for work
 OPENED = """[...window.jupyterapp?.shell.widgets('main') ?? []].find(

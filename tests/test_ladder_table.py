@@ -6,8 +6,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from gemmlab import ladder_figure, ladder_table, measured, published, records
+from gemmlab import ladder_table, measured, published, records
 from gemmlab.climb import climb
+from gemmlab.figures import ladder_figure
 from gemmlab.gemm import Gemm
 from gemmlab.ladder import RUNGS, rung
 

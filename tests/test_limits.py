@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from gemmlab import ladder_exercises, limits, measured
+from gemmlab import limits, measured
 from gemmlab.climb import climb
-from gemmlab.exercises import NOT_ATTEMPTED, Refused
+from gemmlab.exercises import NOT_ATTEMPTED, Refused, ladder_exercises
 from gemmlab.gemm import Gemm
 from gemmlab.ladder import RUNGS
 

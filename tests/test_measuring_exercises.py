@@ -8,7 +8,7 @@ import pytest
 
 from gemmlab import exercises
 from gemmlab.exercises import Refused
-from gemmlab.measuring_exercises import samples, samples_table, stopwatch, throttled, work
+from gemmlab.exercises.measuring_exercises import samples, samples_table, stopwatch, throttled, work
 
 
 def by_events(launch, cuda, clock):

@@ -3,8 +3,9 @@
 import matplotlib.pyplot as plt
 import pytest
 
-from gemmlab import launch, levels, micro_tiles, operands
+from gemmlab import launch, levels, operands
 from gemmlab.costs import cost
+from gemmlab.figures import micro_tiles
 from gemmlab.gemm import Gemm
 from gemmlab.gpus import gpu
 from gemmlab.ladder import rung

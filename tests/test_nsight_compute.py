@@ -2,7 +2,7 @@
 
 import pytest
 
-from gemmlab import nsight_compute
+from gemmlab.profiling import nsight_compute
 
 LD_SECTORS = "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"
 SHARED_LD = "smsp__inst_executed_op_shared_ld.sum"

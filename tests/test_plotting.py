@@ -5,11 +5,12 @@ import pytest
 from figure_texts import overlapping, texts
 from matplotlib.colors import to_rgba
 
-from gemmlab import launch, plotting, warp
+from gemmlab import launch, warp
+from gemmlab.figures import plotting
+from gemmlab.figures.plotting import Measured, Modelled
 from gemmlab.gemm import Gemm
 from gemmlab.gpus import GPUS
 from gemmlab.ladder import rung
-from gemmlab.plotting import Measured, Modelled
 
 matplotlib.use("agg")
 

@@ -8,11 +8,12 @@ import pytest
 from fake_tools import FakeTool, pretend_gpu
 from test_nsight_compute import COLUMNS, LD_SECTORS, SHARED_LD, csv_row
 
-from gemmlab import backend, child_launch, counters, doctor, launch, nvidia_tools, profiling
+from gemmlab import backend, doctor, launch, profiling
 from gemmlab.gemm import Gemm
 from gemmlab.ladder import rung
 from gemmlab.launch import Kernel
-from gemmlab.nvidia_tools import NoKernel, NotInstalled, NotPermitted, NotUnderstood, Tool
+from gemmlab.profiling import child_launch, counters, nvidia_tools
+from gemmlab.profiling.nvidia_tools import NoKernel, NotInstalled, NotPermitted, NotUnderstood, Tool
 
 PROBLEM = Gemm(64, 64, 64)
 NAIVE = launch.of(rung("naive"))  # at 64 x 64: 2 x 16 blocks of 32 x 4

@@ -7,7 +7,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 from PIL import Image
 
-from gemmlab import ladder_figure
+from gemmlab.figures import ladder_figure
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "benchmarks"))

@@ -12,14 +12,16 @@ import pytest
 from fake_cuda import FakeGpu
 
 from gemmlab import climb as climbing
-from gemmlab import context, decisions, emulator, launch, record, record_form, record_page, recording, records
+from gemmlab import context, emulator, launch, record, records
 from gemmlab.__main__ import main
 from gemmlab.backend import Backend
 from gemmlab.emulator.ptx import Instruction, UnsupportedInstruction
 from gemmlab.gemm import Gemm
 from gemmlab.ladder import Geometry, rung
-from gemmlab.record import Decision, Profile
-from gemmlab.recorded import Record
+from gemmlab.record import Decision, Profile, decisions, recording
+from gemmlab.record import form as record_form
+from gemmlab.record import pages as record_page
+from gemmlab.record.recorded import Record
 
 EMULATOR = Backend("emulator", emulator, "asked for")
 SMALL = Gemm(M=64, N=32, K=16)
@@ -424,7 +426,7 @@ def test_a_slowdown_stops_a_branch_when_the_middle_halves_of_the_samples_do_not_
 
 
 def test_the_middle_half_of_samples_lies_between_their_quartiles():
-    from gemmlab.recorded import middle_half
+    from gemmlab.record.recorded import middle_half
 
     assert middle_half([5.0, 1.0, 3.0, 2.0, 4.0]) == (2.0, 4.0)
     assert middle_half([1.0, 2.0, 3.0]) is None

@@ -2,8 +2,9 @@
 
 import pytest
 
-from gemmlab import record_exercises, recorded, records
-from gemmlab.exercises import Refused
+from gemmlab import records
+from gemmlab.exercises import Refused, record_exercises
+from gemmlab.record import recorded
 
 SOLUTION = {
     "A": "nothing was timed",

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gemmlab import nvrtc, register_tile_exercises
-from gemmlab.exercises import Refused
+from gemmlab import nvrtc
+from gemmlab.exercises import Refused, register_tile_exercises
 
 NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
 STRIPS, MICRO = "03_register_tiles_1d", "04_register_tiles_2d"

@@ -10,7 +10,7 @@ import pytest
 from matplotlib.colors import same_color
 
 from gemmlab import emulator as cp
-from gemmlab import pictures
+from gemmlab.figures import pictures
 
 N = 64
 ROW_BY_X = """extern "C" __global__ void naive(int N, const float* A, const float* B, float* C) {

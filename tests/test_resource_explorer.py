@@ -4,9 +4,10 @@ import re
 import matplotlib.pyplot as plt
 import pytest
 
-from gemmlab import costs, resource_explorer, resources
+from gemmlab import costs, resources
 from gemmlab.compilations import Compilations
 from gemmlab.costs import Cost
+from gemmlab.figures import resource_explorer
 from gemmlab.ladder import rung
 from gemmlab.resources import occupancy
 

@@ -3,8 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from gemmlab import roofline_exercises
-from gemmlab.exercises import Refused
+from gemmlab.exercises import Refused, roofline_exercises
 
 NOTEBOOK = Path(__file__).parent.parent / "notebooks" / "24_roofline.ipynb"
 

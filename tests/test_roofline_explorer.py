@@ -10,16 +10,17 @@ import pytest
 from figure_texts import outside, overlapping
 from matplotlib.colors import to_rgba
 
-from gemmlab import climb, hierarchy, hierarchy_figures, launch, nvrtc, roofline_explorer, roofline_figures, run_figures
+from gemmlab import climb, hierarchy, launch, nvrtc
 from gemmlab.__main__ import main
 from gemmlab.backend import choose
+from gemmlab.figures import hierarchy_figures, roofline_explorer, roofline_figures, run_figures
+from gemmlab.figures.roofline_explorer import OWN
 from gemmlab.gemm import Gemm
 from gemmlab.gpus import GPUS
 from gemmlab.hierarchy_table import Timed, recorded
 from gemmlab.ladder import RUNGS, rung
 from gemmlab.results import Run
 from gemmlab.roofline import read
-from gemmlab.roofline_explorer import OWN
 from gemmlab.timing import Timing
 
 matplotlib.use("agg")

@@ -4,7 +4,7 @@ import matplotlib.pyplot as plt
 import pytest
 from matplotlib.colors import to_rgba
 
-from gemmlab import sample_pictures
+from gemmlab.figures import sample_pictures
 
 
 def test_samples_stand_in_order_over_their_median_with_bars_at_the_outer_thirds():

@@ -7,10 +7,11 @@ The texts are those of docs.nvidia.com/compute-sanitizer: "Example Use of Memche
 import pytest
 from fake_tools import FakeTool, pretend_gpu
 
-from gemmlab import launch, sanitizer
-from gemmlab.defects import DEFECTS, PROBLEM, RUNG
-from gemmlab.nvidia_tools import NoKernel, NotUnderstood
-from gemmlab.sanitizer_report import Finding, beside, read
+from gemmlab import launch
+from gemmlab.profiling import sanitizer
+from gemmlab.profiling.defects import DEFECTS, PROBLEM, RUNG
+from gemmlab.profiling.nvidia_tools import NoKernel, NotUnderstood
+from gemmlab.profiling.sanitizer_report import Finding, beside, read
 
 MEMCHECK = """========= COMPUTE-SANITIZER
 ========= Invalid __global__ write of size 4 bytes
@@ -187,7 +188,7 @@ def test_the_state_names_the_release_or_the_cure(tool, tmp_path, monkeypatch):
     assert (sanitizer.state().ok, sanitizer.state().detail) == (True, "2025.3.1.0 is installed")
     (tmp_path / "compute-sanitizer").unlink()
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("gemmlab.nvidia_tools.TOOLKIT", tmp_path)
+    monkeypatch.setattr("gemmlab.profiling.nvidia_tools.TOOLKIT", tmp_path)
     monkeypatch.delenv("CUDA_PATH", raising=False)
     monkeypatch.delenv("CUDA_HOME", raising=False)
     found = sanitizer.state()

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from gemmlab import launch, nvrtc, shared_tile_exercises, snapshots
+from gemmlab import launch, nvrtc, snapshots
 from gemmlab.emulator.lanes import WARP
-from gemmlab.exercises import Refused
+from gemmlab.exercises import Refused, shared_tile_exercises
 from gemmlab.gemm import FAMILIES, Gemm
 from gemmlab.ladder import rung
 from gemmlab.roofline import shared_bytes, shared_loads_per_fma

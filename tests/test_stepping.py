@@ -4,7 +4,8 @@ import matplotlib
 import matplotlib.pyplot as plt
 import pytest
 
-from gemmlab import launch, snapshots, stepping
+from gemmlab import launch, snapshots
+from gemmlab.figures import stepping
 from gemmlab.gemm import Gemm
 from gemmlab.ladder import rung
 

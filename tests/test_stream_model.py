@@ -4,7 +4,8 @@ import matplotlib.pyplot as plt
 import pytest
 from matplotlib.colors import to_rgba
 
-from gemmlab import stream_model, stream_pictures
+from gemmlab import stream_model
+from gemmlab.figures import stream_pictures
 from gemmlab.stream_model import DEVICE, HOST, NotReady, Span, Stream
 from gemmlab.timing import time_kernel
 

@@ -2,7 +2,8 @@ import html
 
 import pytest
 
-from gemmlab import launch, tile_sliders
+from gemmlab import launch
+from gemmlab.figures import tile_sliders
 from gemmlab.gemm import Gemm
 from gemmlab.ladder import rung
 

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gemmlab import tuning_exercises
-from gemmlab.exercises import Refused
-from gemmlab.tuning_exercises import restriction, under_budget
+from gemmlab.exercises import Refused, tuning_exercises
+from gemmlab.exercises.tuning_exercises import restriction, under_budget
 
 
 def solution(BM, BN, BK, WM, WN, TM, TN):

@@ -1,7 +1,7 @@
 import matplotlib.pyplot as plt
 import pytest
 
-from gemmlab import tuning_figures
+from gemmlab.figures import tuning_figures
 from gemmlab.gemm import Gemm
 from gemmlab.ladder import rung
 from gemmlab.tuning_cache import Measurement

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gemmlab import array_traffic, emulator, launch, layouts, nvrtc, vector_load_exercises
-from gemmlab.exercises import Refused
+from gemmlab import array_traffic, emulator, launch, layouts, nvrtc
+from gemmlab.exercises import Refused, vector_load_exercises
 from gemmlab.gemm import FAMILIES, Gemm, inputs
 from gemmlab.ladder import rung
 

@@ -10,11 +10,12 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from gemmlab import block_work, lane_orders, launch, nvrtc, warp_tile_exercises, warp_tile_pictures
-from gemmlab.exercises import Refused
+from gemmlab import block_work, lane_orders, launch, nvrtc
+from gemmlab.exercises import Refused, warp_tile_exercises
+from gemmlab.exercises.warp_tile_exercises import LEVELS, wavefronts_a_step
+from gemmlab.figures import warp_tile_pictures
 from gemmlab.gemm import FAMILIES, Gemm
 from gemmlab.ladder import rung
-from gemmlab.warp_tile_exercises import LEVELS, wavefronts_a_step
 
 matplotlib.use("agg")
 

@@ -5,7 +5,8 @@ import matplotlib
 import matplotlib.pyplot as plt
 import pytest
 
-from gemmlab import launch, plotting, widgets
+from gemmlab import launch
+from gemmlab.figures import plotting, widgets
 from gemmlab.ladder import rung
 
 matplotlib.use("agg")

@@ -1,0 +1,1 @@
+"""The commands of `python -m gemmlab`, a module for each family of them."""

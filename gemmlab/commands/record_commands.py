@@ -1,0 +1,186 @@
+"""The commands on records: `record`, `decide`, `compare` and `rerun`."""
+
+import argparse
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from gemmlab import backend
+from gemmlab.commands.options import BAR, add_backend, add_problem, refuse
+from gemmlab.context import ContextLost
+
+
+def add(commands: Any) -> None:
+    """Add the commands to a parser's subparsers."""
+    recording = commands.add_parser("record", help="run kernels and write all that is known of them to a folder")
+    recording.add_argument("folder", type=Path, metavar="FOLDER", help="a folder that is not there yet")
+    add_problem(recording)
+    recording.add_argument(
+        "--edited",
+        type=_pair,
+        action="append",
+        default=[],
+        metavar="RUNG=FILE",
+        help="also FILE, an edited copy of that rung's kernel, under the file's name; may be repeated",
+    )
+    recording.add_argument(
+        "--expect",
+        type=_pair,
+        action="append",
+        default=[],
+        metavar="KERNEL=TEXT",
+        help="what should come of a kernel, in words; may be repeated",
+    )
+    recording.add_argument("--seed", type=int, default=0, metavar="N", help="of the inputs (0)")
+    recording.add_argument("--note", default="", metavar="TEXT", help="what the record is about")
+    recording.set_defaults(command=_guarded("record", record))
+
+    deciding = commands.add_parser("decide", help="add a decision on a kernel to a record")
+    deciding.add_argument("folder", type=Path, metavar="FOLDER")
+    deciding.add_argument("kernel", metavar="KERNEL")
+    deciding.add_argument("verdict", choices=("kept", "dropped"))
+    deciding.add_argument("--why", required=True, metavar="TEXT", help="the reason, in a sentence")
+    deciding.add_argument("--against", metavar="KERNEL", help="the kernel of the record that it should improve on")
+    deciding.add_argument(
+        "--despite", action="append", default=[], choices=("spill", "slowdown"), help="a finding that TEXT explains"
+    )
+    deciding.set_defaults(command=_guarded("decide", decide))
+
+    comparing = commands.add_parser("compare", help="print two records side by side")
+    for name in ("first", "second"):
+        comparing.add_argument(
+            name, metavar="RECORD", help="a folder, the JSON file of a climb, or a shipped climb's name"
+        )
+    comparing.set_defaults(command=_guarded("compare", compare))
+
+    repeating = commands.add_parser("rerun", help="run again what a record ran, and say what is equal")
+    repeating.add_argument("folder", type=Path, metavar="FOLDER")
+    add_backend(repeating)
+    repeating.set_defaults(command=_guarded("rerun", rerun))
+
+
+def record(options: argparse.Namespace) -> int:
+    """Record rungs and edited kernels; 0 when all are right, 1 when one is not, 130 when an interrupt ended it."""
+    from gemmlab import gemm, record
+    from gemmlab.environment import card_name
+    from gemmlab.record import decisions
+
+    where = _backend(options)
+    kernels = _kernels(options.rungs, options.edited, card_name(where))
+    problem = gemm.Gemm(*options.shape)
+    with _bar("recording", 2 * len(kernels)) as bar:
+        written = record.write(
+            options.folder,
+            kernels,
+            [problem],
+            expected=_expected(options.expect),
+            note=options.note,
+            where=where,
+            seed=options.seed,
+            progress=bar.update,
+        )
+    found = [f"{name}: {stop}" for name in kernels for stop in decisions.stops(written, name)]
+    print("\n".join([*found, f"written to {options.folder}: read {options.folder / record.PAGE}"]))
+    if written.data["ended"] is not None:
+        return refuse("record", f"{len(written.runs)} of {len(kernels)} runs are done: {written.data['ended']}", 130)
+    return 1 if found else 0
+
+
+def decide(options: argparse.Namespace) -> int:
+    """Add a decision and print its entry; 0."""
+    from gemmlab import record
+
+    decision = record.Decision(
+        options.kernel, options.verdict, options.why, options.against, tuple(dict.fromkeys(options.despite))
+    )
+    entry = record.decide(options.folder, decision).decisions[-1]
+    print("\n".join([f"{entry['kernel']} is {entry['verdict']}", *entry["observed"]]))
+    return 0
+
+
+def compare(options: argparse.Namespace) -> int:
+    """Print two records side by side; 0."""
+    from gemmlab import record
+
+    print(record.compare(record.load(options.first), record.load(options.second)))
+    return 0
+
+
+def rerun(options: argparse.Namespace) -> int:
+    """Run a record again and print both; 0 when it was repeated, 1 when something differs, 130 when it ended early."""
+    from gemmlab import record
+
+    before = record.load(options.folder)
+    with _bar("running again", len(before.runs) + len(before.data["examinations"])) as bar:
+        now = record.rerun(before, _backend(options), bar.update)
+    print(record.compare(before, now))
+    if now.data["ended"] is not None:
+        return refuse("rerun", f"not everything was repeated: {now.data['ended']}", 130)
+    unequal = record.differences(before, now)
+    print("\n".join(["", *unequal]) if unequal else "\nresults, bits of C and counts are equal")
+    return 1 if unequal else 0
+
+
+def _guarded(name: str, command: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:
+    """Return a command that says in a line why it was refused, with the status 2."""
+
+    def run(options: argparse.Namespace) -> int:
+        # Imported here so that the doctor can speak where NumPy or NVRTC is broken.
+        from gemmlab import nvrtc
+
+        try:
+            return command(options)
+        except (ValueError, OSError, backend.CudaUnavailable, nvrtc.CompilerUnavailable) as error:
+            return refuse(name, error, 2)
+        except (AssertionError, ContextLost) as error:  # of cuBLAS, the yardstick, or of the first launch
+            return refuse(name, error, 1)
+        except MemoryError:
+            return refuse(name, "this machine has too little memory for the shape: choose a smaller one", 2)
+        except KeyboardInterrupt:
+            return refuse(name, "interrupted before anything was done", 130)
+
+    return run
+
+
+def _kernels(rungs: str, edited: list[tuple[str, str]], card: str | None) -> Mapping[str, Any]:
+    """The kernels by name, with their tiles for a card: rungs, all unless some are named or edited ones stand alone."""
+    from gemmlab import ladder, launch, tuned
+
+    chosen = ladder.rungs(rungs) if rungs else () if edited else ladder.RUNGS
+    kernels = {rung.name: launch.of(rung, tuned.tile(rung, card)) for rung in chosen}
+    for which, file in edited:
+        rung, name = ladder.rung(which), Path(file).stem
+        if name in kernels:
+            raise ValueError(f"--edited {which}={file}: there is a kernel {name!r} already: give the file another name")
+        try:
+            source = Path(file).read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise ValueError(f"--edited {which}={file}: the file is no text in UTF-8: {error}") from None
+        kernels[name] = launch.of(rung, tuned.tile(rung, card), source)
+    return kernels
+
+
+def _expected(pairs: list[tuple[str, str]]) -> Mapping[str, str]:
+    expected = dict(pairs)
+    for name, text in pairs:
+        if expected[name] != text:
+            raise ValueError(f"--expect {name}={text}: there is another of {name!r}: say both in one text")
+    return expected
+
+
+def _backend(options: argparse.Namespace) -> backend.Backend:
+    return backend.choose(options.backend or os.environ.get(backend.VARIABLE, ""))
+
+
+def _bar(what: str, total: int) -> Any:
+    from tqdm import tqdm
+
+    return tqdm(total=total, desc=what, delay=1, leave=False, bar_format=BAR)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not (name and equals and value):
+        raise argparse.ArgumentTypeError(f"{text!r} is no NAME=VALUE")
+    return name, value

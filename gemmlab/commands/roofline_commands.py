@@ -1,0 +1,103 @@
+"""The commands on models: `roofline`, the reader of the tile model, and `levels`, the bounds of a rung by level."""
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from gemmlab.commands.options import add_shape, refuse, require_writable
+
+
+def add(commands: Any) -> None:
+    """Add the commands to a parser's subparsers."""
+    reading = commands.add_parser("roofline", help="print what the tile model says of a shape, a tile and a card")
+    add_shape(reading, 1024)
+    reading.add_argument("--tile", type=int, default=16, metavar="T", help="edge of a square tile; 1: no tile (16)")
+    reading.add_argument("--card", metavar="NAME", help="a card that gemmlab knows, such as H200; else give ceilings:")
+    reading.add_argument("--bandwidth", type=float, default=1000.0, metavar="GB/s", help="of memory (1000)")
+    reading.add_argument("--peak", type=float, default=60.0, metavar="TFLOP/s", help="of FP32 (60)")
+    add_plot(reading)
+    reading.set_defaults(command=_guarded("roofline", read))
+
+    bounding = commands.add_parser("levels", help="print the least time of a rung's kernel at every level of a card")
+    bounding.add_argument("rung", metavar="RUNG", help="its number or its name")
+    add_shape(bounding, 4096)
+    bounding.add_argument("--card", default="H200", metavar="NAME", help="a card that gemmlab knows (H200)")
+    add_plot(bounding)
+    bounding.set_defaults(command=_guarded("levels", levels))
+
+
+def add_plot(parser: argparse.ArgumentParser) -> None:
+    """Add --plot FILE."""
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="also draw the figure to FILE (.png, .svg, .pdf)")
+
+
+def require_drawable(path: Path | None) -> None:
+    """Raise ValueError where a figure cannot be written: an unknown form, a folder, or a place that is not yours."""
+    if path is None:
+        return
+    from matplotlib.backend_bases import FigureCanvasBase
+
+    forms = FigureCanvasBase.get_supported_filetypes()
+    if path.suffix.lstrip(".").lower() not in forms:
+        raise ValueError(f"--plot {path} must end in one of .{', .'.join(sorted(forms))}")
+    require_writable("--plot", path)
+
+
+def draw(figure: Any, path: Path) -> None:
+    """Write a figure to a file, making its folder if need be, and close it. Raises ValueError where that fails."""
+    import matplotlib.pyplot as plt
+
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path)
+    except OSError as error:
+        raise ValueError(f"--plot {path} cannot be written: {error.strerror}") from None
+    finally:
+        plt.close(figure)
+
+
+def read(options: argparse.Namespace) -> None:
+    """Print a reading, and draw it if asked."""
+    from gemmlab.figures import roofline_explorer, roofline_figures
+    from gemmlab.gemm import Gemm
+    from gemmlab.roofline import read
+
+    under = roofline_explorer.ceilings(options.card or roofline_explorer.OWN, options.bandwidth, options.peak)
+    reading = read(Gemm(*options.shape), options.tile, under.bandwidth, under.peak)
+    print(roofline_explorer.report(reading, under))
+    if options.plot:
+        draw(roofline_figures.reading(under.name, reading), options.plot)
+
+
+def levels(options: argparse.Namespace) -> None:
+    """Print a rung's levels, and draw them if asked."""
+    from gemmlab import hierarchy, hierarchy_table, launch
+    from gemmlab.figures import hierarchy_figures
+    from gemmlab.gemm import Gemm
+    from gemmlab.gpus import gpu
+    from gemmlab.ladder import rung
+
+    chosen = rung(options.rung)
+    kernel = launch.of(chosen)
+    bounds = hierarchy.of(kernel, Gemm(*options.shape), gpu(options.card))
+    seen = hierarchy_table.recorded(kernel, bounds)
+    print(hierarchy_table.kernel(bounds, seen))
+    if options.plot:
+        draw(hierarchy_figures.hierarchy(f"rung {chosen.number}, {chosen.name}", bounds, seen), options.plot)
+
+
+def _guarded(name: str, command: Callable[[argparse.Namespace], None]) -> Callable[[argparse.Namespace], int]:
+    """The command with 0 for its status, or 2 and the reason where the request cannot be met."""
+
+    def run(options: argparse.Namespace) -> int:
+        from gemmlab import nvrtc
+
+        try:
+            require_drawable(options.plot)
+            command(options)
+        except (ValueError, nvrtc.CompilerUnavailable) as error:
+            return refuse(name, error, 2)
+        return 0
+
+    return run

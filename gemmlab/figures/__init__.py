@@ -1,0 +1,1 @@
+"""Figures, and the controls that make them anew. Only notebooks and the command line import from here."""

@@ -1,0 +1,28 @@
+"""Pictures of samples in the order in which they were taken, so that a drift shows and not only a spread."""
+
+import statistics
+from collections.abc import Mapping, Sequence
+
+import matplotlib.pyplot as plt
+from matplotlib.figure import Figure
+
+from gemmlab.figures.style import COLOURS, MARKERS, STYLE
+
+
+def in_order(milliseconds: Mapping[str, Sequence[float]], run: str) -> Figure:
+    """Return each kernel's samples by their number, over their median, and bars at the medians of the outer thirds."""
+    with plt.rc_context(STYLE):
+        figure, axes = plt.subplots(
+            1, len(milliseconds), figsize=(10, 3.4), sharey=True, squeeze=False, layout="constrained"
+        )
+        for axis, (name, times), colour, marker in zip(axes[0], milliseconds.items(), COLOURS, MARKERS, strict=False):
+            median, third = statistics.median(times), len(times) // 3
+            axis.plot(range(len(times)), [100 * (ms / median - 1) for ms in times], marker, color=colour, alpha=0.7)
+            for start in (0, len(times) - third) if third else ():
+                height = 100 * (statistics.median(times[start : start + third]) / median - 1)
+                axis.plot([start, start + third - 1], [height, height], color="black", linewidth=2)
+            axis.set(title=f"{name}\nmedian {median:.4g} ms", xlabel="sample, in order")
+            axis.grid(color="0.92")
+        axes[0, 0].set_ylabel("difference from the median (%)")
+        figure.suptitle(f"measured: {run}; bars: medians of the first and the last third", fontsize=10)
+    return figure

@@ -1,0 +1,128 @@
+"""What Nsight Compute counts of a program's kernels: the command that asks for it, and reading its answer."""
+
+import csv
+import math
+import re
+import subprocess
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gemmlab.profiling import child
+
+Launch = tuple[str, tuple[int, ...], tuple[int, ...]]
+"""A kernel's name, its grid and its block."""
+Counts = Mapping[str, int | float | None]
+"""A launch's figures by metric, such as 'l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum'; None for no number."""
+
+
+@dataclass(frozen=True)
+class Profiled:
+    """One launch as Nsight Compute reports it."""
+
+    launch: Launch
+    counts: Counts
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a run of Nsight Compute gave: the launches, all that it wrote, and what went wrong in words, or ''."""
+
+    launches: list[Profiled]
+    said: str
+    wrong: str
+
+
+def count(ncu: str, program: Sequence[str], metrics: Iterable[str], log: Path, seconds: float) -> Answer:
+    """Run a program under Nsight Compute, again without those metrics that the GPU does not have, until it counts."""
+    wanted, known = set[str](), set(metrics)
+    wrong = said = ""
+    while known and known != wanted:
+        wanted = known
+        log.unlink(missing_ok=True)
+        wrong = child.run(command(ncu, wanted, str(log), program), seconds)
+        said = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
+        known = known_metrics(wanted, said)
+    return Answer(read(said), said, wrong)
+
+
+def command(ncu: str, metrics: Iterable[str], log: str, program: Sequence[str]) -> list[str]:
+    """Return the command that runs a program under Nsight Compute and writes the counts of every launch to `log`."""
+    return [
+        ncu,
+        "--clock-control=none",
+        "--target-processes=all",
+        "--csv",
+        "--print-units=base",
+        f"--log-file={log}",
+        f"--metrics={','.join(sorted(metrics))}",
+        *program,
+    ]
+
+
+def version(ncu: str) -> str:
+    """Return such as '2025.3.1.0'. Raises OSError where there is no such program, ValueError when it says nothing."""
+    said = subprocess.run([ncu, "--version"], capture_output=True, text=True, timeout=60, check=False).stdout
+    match = re.search(r"Version\s+([\d.]+)", said)
+    if match is None:
+        raise ValueError(f"{ncu} --version names no version: {said.strip() or 'it prints nothing'}")
+    return match[1]
+
+
+def read(log: str) -> list[Profiled]:
+    """Return the launches in the CSV that `--csv` prints, in their order, with the remarks between its lines left out.
+
+    A row is one metric of one launch: "ID", ..., "Kernel Name", ..., "Block Size", "Grid Size", ..., "Metric Name",
+    "Metric Unit", "Metric Value", the value with commas between thousands. Raises ValueError, with the line, for a row
+    that lacks one of these.
+    """
+    rows = csv.DictReader(line for line in log.splitlines() if line.startswith('"'))
+    launches: dict[tuple[str, str], Launch] = {}
+    counts: dict[tuple[str, str], dict[str, int | None]] = defaultdict(dict)
+    for row in rows:
+        try:
+            which = row["Process ID"], row["ID"]
+            name = row["Kernel Name"].partition("(")[0].split()[-1]
+            launches[which] = name, _extent(row["Grid Size"]), _extent(row["Block Size"])
+            counts[which][row["Metric Name"]] = _number(row["Metric Value"])
+        except (KeyError, IndexError, AttributeError, TypeError):
+            raise ValueError(f"this is no row of Nsight Compute's CSV: {list(row.values())}") from None
+    return [Profiled(launch, counts[which]) for which, launch in launches.items()]
+
+
+def known_metrics(metrics: Iterable[str], log: str) -> set[str]:
+    """Return the metrics less those that Nsight Compute says this GPU does not have; asked for one, it counts none."""
+    # It names them as given, or as a pattern: Failed to find metric regex:^smsp__inst_executed_op_x\.(sum|min|...)$
+    complaints = [line for line in log.splitlines() if "Failed to find metric" in line]
+    unknown = {base for line in complaints for base in re.findall(r"\w+__\w+", line)}
+    return {metric for metric in metrics if metric.partition(".")[0] not in unknown}
+
+
+def assign(launches: Mapping[str, Launch], profiled: Sequence[Profiled]) -> dict[str, Counts]:
+    """Return the counts of each launch by its name, given in the order in which they were made.
+
+    Launches that no name stands for are passed over. Of launches that look alike, all are left out if some are missing
+    from the report, since it does not say which.
+    """
+    reported: dict[Launch, list[Profiled]] = defaultdict(list)
+    for one in profiled:
+        reported[one.launch].append(one)
+    made = Counter(launches.values())
+    in_turn = {launch: iter(found) for launch, found in reported.items() if len(found) == made[launch]}
+    return {name: next(in_turn[launch]).counts for name, launch in launches.items() if launch in in_turn}
+
+
+def _extent(text: str) -> tuple[int, ...]:
+    """'(32, 4, 1)' as numbers."""
+    return tuple(map(int, re.findall(r"\d+", text)))
+
+
+def _number(text: str) -> int | float | None:
+    try:
+        value = float(text.replace(",", ""))
+    except ValueError:
+        return None
+    if not math.isfinite(value):
+        return None
+    return int(value) if value.is_integer() else value

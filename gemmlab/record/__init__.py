@@ -1,0 +1,162 @@
+"""Records of experiments: a folder that a colleague can read, hold beside another, and run again.
+
+    record.json      what was run and found; it is written once and not changed
+    sources/*.cu     the text that was compiled
+    decisions.jsonl  what was decided since, a line each; lines are only added
+    README.md        all of it as a page
+
+What was expected is written down before anything runs. `write` runs kernels and keeps what they gave, `decide` adds a
+decision, `load` reads a folder of any machine, `compare` puts two side by side, `rerun` repeats one here.
+"""
+
+import json
+import os
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from gemmlab import backend, records
+from gemmlab.backend import Backend
+from gemmlab.gemm import Gemm
+from gemmlab.launch import Kernel
+from gemmlab.record import decisions, recorded, recording
+from gemmlab.record import form as record_form
+from gemmlab.record import plan as record_plan
+from gemmlab.record.comparison import compare, differences
+from gemmlab.record.decisions import Decision
+from gemmlab.record.pages import page
+from gemmlab.record.plan import Profile
+from gemmlab.record.recorded import Record
+
+__all__ = ["Decision", "Profile", "Record", "compare", "decide", "differences", "load", "rerun", "write"]
+
+LONGEST_NAME = 200  # bytes: file systems end at 255, and a record is written beside its place first
+DATA, LOG, PAGE, SOURCES = "record.json", "decisions.jsonl", "README.md", "sources"
+
+
+def write(
+    folder: str | Path,
+    kernels: Mapping[str, Kernel],
+    problems: Sequence[Gemm],
+    *,
+    expected: Mapping[str, str] = MappingProxyType({}),
+    note: str = "",
+    where: Backend | None = None,
+    seed: int = 0,
+    profile: Profile | None = None,
+    progress: Callable[[float], object] = lambda share: None,
+) -> Record:
+    """Run kernels, by their names, on problems, write all that is known of them to a new folder, and return it.
+
+    `expected` says in words, by a kernel's name, what should come of it; `where` is the backend, that of the notebooks
+    unless given; `profile` tells how a profiler was set where one was used; `progress` is told each share of a run or
+    an examination that was newly done. A kernel that fails is recorded as failed. An interrupt, or a launch that ends a
+    GPU's context, ends the recording and leaves what was done, marked incomplete.
+
+    Raises FileExistsError for a folder that is there, PermissionError where it cannot be made, and ValueError for a
+    name, a text or a source that cannot enter a record, or a shape that a kernel does not take.
+    """
+    folder = Path(folder)
+    _require_new(folder)
+    where = where or backend.choose(os.environ.get(backend.VARIABLE, ""))
+    plan = record_plan.plan(kernels, problems, expected, note, seed, profile)
+    return _save(folder, recording.carry_out(plan, where, progress))
+
+
+def load(path: str | Path) -> Record:
+    """Read a record: its folder, the JSON file of a climb, or the name of a climb that comes with gemmlab.
+
+    Raises FileNotFoundError where there is none, and ValueError that names the file and the field at fault.
+    """
+    path = Path(path)
+    path = path.parent if path.name == DATA else path
+    shipped = records.SHIPPED / f"{path}.json"
+    if path.is_file() or (not path.exists() and shipped.is_file()):
+        return recorded.of_climb(records.load(path if path.is_file() else shipped))
+    if not (path / DATA).is_file():
+        raise FileNotFoundError(f"there is no record at {path}: it has no {DATA}")
+    sources = {file.stem: _checked(file, str) for file in sorted((path / SOURCES).glob("*.cu"))}
+    data = _checked(path / DATA, lambda text: record_form.check(loaded := json.loads(text), sources) or loaded)
+    record = Record(data, sources)
+    log = path / LOG
+    return Record(data, sources, _checked(log, lambda text: _entries(record, text)) if log.exists() else ())
+
+
+def decide(folder: str | Path, decision: Decision) -> Record:
+    """Add a decision to a record's log and page, and return the record.
+
+    Raises what `load` raises, and ValueError for a decision that the record does not allow: see decisions.entry.
+    """
+    folder = Path(folder)
+    record = load(folder)
+    record_plan.require_portable("why", decision.why)
+    entry = decisions.entry(record, decision)
+    with (folder / LOG).open("a", encoding="utf-8") as log:
+        log.write(json.dumps(entry, allow_nan=False) + "\n")
+    record = Record(record.data, record.sources, (*record.decisions, entry))
+    fresh = folder / f".{PAGE}"
+    fresh.write_text(page(record), encoding="utf-8")
+    fresh.replace(folder / PAGE)
+    return record
+
+
+def rerun(
+    record: Record, where: Backend | None = None, progress: Callable[[float], object] = lambda share: None
+) -> Record:
+    """Run what a record ran, with its sources, options, launches, shapes and seeds, and return what was found here.
+
+    `differences` then says what was not repeated. Raises ValueError for a record without sources, such as a climb's.
+    """
+    where = where or backend.choose(os.environ.get(backend.VARIABLE, ""))
+    return recording.carry_out(record_plan.repetition(record), where, progress)
+
+
+def _require_new(folder: Path) -> None:
+    if len(os.fsencode(folder.name)) > LONGEST_NAME:
+        raise ValueError(f"the folder's name has {len(os.fsencode(folder.name))} bytes, but may have {LONGEST_NAME}")
+    if folder.exists():
+        raise FileExistsError(f"{folder} is there already, and a record is never written over: choose another name")
+    existing = next(place for place in folder.absolute().parents if place.exists())
+    if not (existing.is_dir() and os.access(existing, os.W_OK)):
+        raise PermissionError(f"{folder} cannot be made: you may not write to {existing}")
+
+
+def _save(folder: Path, record: Record) -> Record:
+    """Write a record beside its place and move it there whole."""
+    record_form.check(record.data, record.sources)
+    fresh = folder.with_name(f".{folder.name}.{uuid.uuid4().hex[:8]}")
+    (fresh / SOURCES).mkdir(parents=True)
+    for name, source in record.sources.items():
+        (fresh / SOURCES / f"{name}.cu").write_bytes(source.encode())
+    (fresh / DATA).write_text(json.dumps(record.data, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    (fresh / PAGE).write_text(page(record), encoding="utf-8")
+    try:
+        fresh.rename(folder)
+    except OSError:
+        raise FileExistsError(f"{folder} was made by another meanwhile; the record is kept at {fresh}") from None
+    return record
+
+
+def _checked(path: Path, read: Callable[[str], Any]) -> Any:
+    try:
+        return read(path.read_bytes().decode())
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is no part of a record: {error}") from None
+
+
+def _entries(record: Record, text: str) -> tuple[Mapping[str, Any], ...]:
+    return tuple(_entry(record, line, number) for number, line in enumerate(text.splitlines(), start=1))
+
+
+def _entry(record: Record, line: str, number: int) -> Mapping[str, Any]:
+    try:
+        entry = json.loads(line)
+    except ValueError as error:
+        raise ValueError(f"line {number} is no JSON: {error}") from None
+    record_form.check_decision(entry, record.kernels, f"line {number}")
+    if entry["verdict"] == "kept":
+        found = decisions.stops(record, entry["kernel"], entry["against"])
+        decisions.require_keepable(entry["kernel"], found, tuple(entry["despite"]))
+    return entry
