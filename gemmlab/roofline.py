@@ -209,6 +209,11 @@ def throughput(flops: float, milliseconds: float) -> float:
     return flops / (milliseconds * 1e-3)
 
 
+def percent_of(speed: float, yardstick: float) -> float:
+    """Return a speed as a percentage of another, in the same unit: of cuBLAS's, say, in the same run."""
+    return 100 * speed / yardstick
+
+
 def _require_positive(**sizes: int) -> None:
     for name, value in sizes.items():
         if value < 1:

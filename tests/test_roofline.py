@@ -155,3 +155,7 @@ def test_the_reader_gives_its_worked_example_exactly():
     assert (round(reading.intensity, 3), reading.shared_bytes, reading.ridge) == (3.969, 2048, 60)
     assert (round(reading.bound.memory * 1e3, 4), round(reading.bound.compute * 1e3, 4)) == (0.5411, 0.0358)
     assert reading.speed == pytest.approx(2 * 1024**3 / 0.5411e-3, rel=1e-4)
+
+
+def test_a_share_of_a_yardstick_is_in_percent():
+    assert roofline.percent_of(21_779, 23_250) == pytest.approx(93.67, abs=0.01)  # Boehm's warp tiles beside cuBLAS
