@@ -15,7 +15,10 @@ from gemmlab.commands.options import BAR, add_problem, refuse, require_writable
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
     options = _parser().parse_args(arguments)
-    return options.command(options)
+    try:
+        return options.command(options)
+    except ModuleNotFoundError as error:
+        return refuse("", f"there is no module {error.name!r} here. {doctor.missing_cure()}", 1)
 
 
 def examine(options: argparse.Namespace) -> int:

@@ -6,6 +6,7 @@ import platform
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -23,7 +24,7 @@ PERMIT = (
 """What gives every user of a machine the right to read its GPU's counters."""
 
 _CAP_SYS_ADMIN = 21
-_REINSTALL = "Install gemmlab again, with all that it needs: pip install --editable ."
+_ENVIRONMENT = Path(__file__).parent.parent / ".venv"  # that make sets up, in a checkout
 _PROBE = """
 extern "C" __global__ void probe(int n, float a, const float* x, float* y) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -81,6 +82,13 @@ def as_data(checks: tuple[Check, ...]) -> dict[str, Any]:
     return {"ok": can_run(checks), "checks": [asdict(check) for check in checks]}
 
 
+def missing_cure(otherwise: str = "Install gemmlab again, with all that it needs: pip install --editable .") -> str:
+    """Return what to do about packages that this Python lacks: `otherwise`, unless make has set up another Python."""
+    if _ENVIRONMENT.is_dir() and Path(sys.prefix).resolve() != _ENVIRONMENT.resolve():
+        return f"This is {sys.executable}; gemmlab is set up in .venv: source .venv/bin/activate, and run it again"
+    return otherwise
+
+
 def check_python() -> Check:
     """Check the interpreter against the versions that gemmlab's metadata asks for."""
     from packaging.specifiers import SpecifierSet
@@ -101,7 +109,7 @@ def check_packages() -> Check:
     needed = [each for each in requirements if not each.marker or each.marker.evaluate({"extra": ""})]
     faults = {f"'{each.name}{each.specifier}'": fault for each in needed if (fault := _fault(each))}
     if faults:
-        return Check("packages", False, "; ".join(faults.values()), f"pip install {' '.join(faults)}")
+        return Check("packages", False, "; ".join(faults.values()), missing_cure(f"pip install {' '.join(faults)}"))
     return Check("packages", True, f"{len(needed)}, all within their bounds")
 
 
@@ -235,7 +243,7 @@ def _examined(name: str, check: Callable[[], Check]) -> Check:
     try:
         return check()
     except Exception as error:  # a broken package can raise anything, and the other checks must still be made
-        return Check(name, False, f"{type(error).__name__}: {_first_line(error)}", _REINSTALL)
+        return Check(name, False, f"{type(error).__name__}: {_first_line(error)}", missing_cure())
 
 
 def _fault(requirement: Any) -> str:

@@ -267,11 +267,12 @@ def test_a_forced_backend_that_cannot_be_had_fails(monkeypatch, requested, detai
     assert "Unset GEMMLAB_BACKEND" in check.cure
 
 
-def test_a_check_that_cannot_even_be_made_fails_and_the_others_are_still_made(monkeypatch):
+def test_a_check_that_cannot_even_be_made_fails_and_the_others_are_still_made(monkeypatch, tmp_path):
     def requires(name):
         raise importlib.metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(importlib.metadata, "requires", requires)
+    monkeypatch.setattr(doctor, "_ENVIRONMENT", tmp_path / "none")
     checks = doctor.examine()
     assert [check.name for check in checks] == list(doctor.CHECKS)
     (packages,) = (check for check in checks if check.name == "packages")
@@ -313,3 +314,17 @@ def test_the_command_fails_when_neither_backend_runs(monkeypatch, capsys, no_dri
     monkeypatch.setattr(emulator, "RawKernel", raising("no NVRTC"))
     assert main(["doctor"]) == 1
     assert "[FAIL] backend   none: CuPy is not installed, and the emulator does not run" in capsys.readouterr().out
+
+
+def test_a_python_beside_the_one_that_make_set_up_is_told_which_to_use(monkeypatch, tmp_path):
+    monkeypatch.setattr(doctor, "_ENVIRONMENT", tmp_path)
+    assert "source .venv/bin/activate" in doctor.missing_cure() and sys.executable in doctor.missing_cure()
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    assert doctor.missing_cure().endswith("pip install --editable .")
+
+
+def test_a_command_without_its_packages_says_what_to_do_and_not_a_traceback(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "tqdm", None)
+    assert main(["climb", "--rungs", "0"]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("gemmlab: there is no module 'tqdm' here. ")

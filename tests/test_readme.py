@@ -1,12 +1,15 @@
 """README's ladder is the shipped record's."""
 
 import dataclasses
+import re
 import sys
 from pathlib import Path
 
 import matplotlib.pyplot as plt
+import pytest
 from PIL import Image
 
+from gemmlab.__main__ import main
 from gemmlab.figures import ladder_figure
 
 ROOT = Path(__file__).parent.parent
@@ -57,3 +60,18 @@ def test_writing_again_changes_nothing_else_of_a_readme():
     assert written.startswith(f"before\n{ladder.FIRST}\n| rung |") and written.endswith(f"{ladder.LAST}after\n")
     assert "old" not in written
     plt.close("all")
+
+
+def test_every_notebook_has_a_line_in_the_map():
+    for path in (ROOT / "notebooks").glob("*.ipynb"):
+        number = path.stem.split("_")[0]
+        assert f"\n| {number} " in README, f"README's map lacks {path.name}"
+
+
+def test_every_command_is_named(capsys):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    commands = re.findall(r"^    (\w+) ", capsys.readouterr().out, flags=re.MULTILINE)
+    assert {"doctor", "climb"} <= set(commands)
+    for command in commands:
+        assert f"python -m gemmlab {command} " in README

@@ -47,7 +47,7 @@ def require_writable(option: str, path: Path | None) -> None:
 
 def refuse(command: str, why: object, status: int) -> int:
     """Print why a command ends without its result, and return its exit status."""
-    print(f"gemmlab {command}: {why}", file=sys.stderr)
+    print(f"{f'gemmlab {command}'.strip()}: {why}", file=sys.stderr)
     return status
 
 
