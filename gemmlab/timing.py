@@ -30,6 +30,11 @@ END_TO_END = "host clock around copies in, launch and copies out"
 WARM = "warm L2"  # each launch finds what the last one left
 FLUSHED = "flushed L2"  # each launch comes after a flush outside the events, and finds none of its data
 COPIED = "L2 as copies leave it"
+SUBMISSION_MS = 0.036
+"""What submitting one launch may take the host, at most: the median of cuBLAS at 256^3 on an NVIDIA H200, 2026-11-30.
+
+From the record that gemmlab ships. The kernel needs a fraction of it: rung 2, called in fewer steps, took 0.0135 ms.
+"""
 MIN_SAMPLE_MS = 10.0
 MAX_BATCH = 10_000
 
@@ -140,8 +145,8 @@ def time_graph(
 ) -> Timing:
     """Time a batch of `launch` captured once in a CUDA graph, which the host submits by a single call: warm L2.
 
-    For launches shorter than their submission, about 0.03 ms. CuPy refuses to capture cuBLAS. The rest is as for
-    `time_kernel`.
+    For launches shorter than their submission, which may take SUBMISSION_MS. CuPy refuses to capture cuBLAS. The rest
+    is as for `time_kernel`.
     """
     _check_counts(batch=batch, samples=samples, warmup=warmup)
     cuda = cuda or _cupy_cuda()

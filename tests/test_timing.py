@@ -1,5 +1,6 @@
 """Timing, with events and a clock that a test can read instead of a GPU's."""
 
+import statistics
 import subprocess
 import sys
 
@@ -7,7 +8,7 @@ import fake_nvml
 import pytest
 from fake_cuda import FakeCuda, FakeEvent
 
-from gemmlab import context, timing
+from gemmlab import context, records, timing
 from gemmlab.context import ContextLost
 from gemmlab.sensors import Reading
 from gemmlab.timing import (
@@ -186,6 +187,13 @@ def test_a_gpu_that_reports_nothing_is_timed_all_the_same(monkeypatch):
     cuda = FakeCuda(20)
     timed = time_kernel(cuda.launch, samples=2, cuda=cuda)
     assert (timed.median_ms, timed.readings, timed.remarks) == (20, (None, None), ())
+
+
+def test_what_a_submission_may_take_is_the_median_of_cublas_in_the_shipped_record_of_256():
+    seen = records.load(records.SHIPPED / "nvidia_h200_2026-11-30_256.json")
+    assert round(statistics.median(seen.conditions["cublas_milliseconds"]), 3) == timing.SUBMISSION_MS
+    (rung_2,) = (row for row in seen.rungs if row["rung"] == 2)
+    assert round(statistics.median(rung_2["milliseconds"]), 4) == 0.0135
 
 
 # Errors.
