@@ -75,3 +75,9 @@ def test_every_command_is_named(capsys):
     assert {"doctor", "climb"} <= set(commands)
     for command in commands:
         assert f"python -m gemmlab {command} " in README
+
+
+def test_every_benchmark_is_named_with_the_question_that_it_answers():
+    text = (ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8")
+    for path in (ROOT / "benchmarks").glob("*.py"):
+        assert path.name in text, f"benchmarks/README.md lacks {path.name}"
