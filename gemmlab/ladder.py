@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -41,7 +41,7 @@ class Rung:
     name: str
     idea: str
     entry: str
-    tile: Tile
+    tile: Tile = field(hash=False)  # a mapping has no hash; equality still compares it
     block: Callable[[Tile], Extent]
     grid: Callable[[Gemm, Tile], Extent]
     requires: str = "sm_75"

@@ -4,11 +4,14 @@ import operator
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 
 from gemmlab import context, diagnosis, emulator
 from gemmlab.diagnosis import Cause
+from gemmlab.emulator import device
+from gemmlab.emulator.observer import Observer
 from gemmlab.gemm import FAMILIES, Gemm, inputs, require_operands
 from gemmlab.ladder import Extent, Geometry, Rung, Tile, arguments
 from gemmlab.tolerance import Verdict, compare, expect, initial_output
@@ -22,6 +25,47 @@ class Kernel:
     entry: str
     options: tuple[str, ...]
     geometry: Callable[[Gemm], Geometry]
+
+
+@dataclass(frozen=True)
+class Covering:
+    """The launch of a rung at a full tile, for any problem: a function, equal where rung and tile are."""
+
+    rung: Rung
+    tile: tuple[tuple[str, int], ...]
+
+    def __call__(self, problem: Gemm) -> Geometry:
+        """Return the launch that covers `problem`. Raises ValueError as `Rung.geometry` does."""
+        return self.rung.geometry(problem, dict(self.tile))
+
+
+@dataclass(frozen=True, eq=False)
+class Submission:
+    """A launch with its arrays on the device: each call submits it again. `C` is the array that it writes."""
+
+    compiled: Any
+    geometry: Geometry
+    arguments: tuple[Any, ...]
+
+    @property
+    def C(self) -> Any:
+        """The device array of the result, (M, N)."""
+        return self.arguments[-1]
+
+    def __call__(self) -> None:
+        """Submit the launch. Raises what a launch raises."""
+        grid, block, shared_mem = self.geometry
+        self.compiled(grid, block, self.arguments, shared_mem=shared_mem)
+
+    def trace(self, observers: tuple[Observer, ...] = ()) -> emulator.Trace:
+        """Launch on the emulator, where the arrays must be, and return traffic and hazards."""
+        grid, block, shared_mem = self.geometry
+        return emulator.trace(self.compiled, grid, block, self.arguments, shared_mem, observers)
+
+    def watch(self, *observers: Observer) -> None:
+        """Launch on the emulator, where the arrays must be, with observers alone. Raises KernelFault at a hazard."""
+        grid, block, shared_mem = self.geometry
+        device.launch(self.compiled, grid, block, self.arguments, shared_mem, _stop, observers)
 
 
 @dataclass(frozen=True)
@@ -56,7 +100,7 @@ def of(rung: Rung, tile: Tile | None = None, source: str | None = None) -> Kerne
     Raises ValueError as `Rung.full_tile` does.
     """
     full = rung.full_tile(tile)
-    return Kernel(source or rung.source(), rung.entry, rung.options(full), lambda problem: rung.geometry(problem, full))
+    return Kernel(source or rung.source(), rung.entry, rung.options(full), Covering(rung, tuple(full.items())))
 
 
 def geometry(kernel: Kernel, problem: Gemm) -> Geometry:
@@ -75,6 +119,16 @@ def geometry(kernel: Kernel, problem: Gemm) -> Geometry:
         ) from None
 
 
+def submission(kernel: Kernel, problem: Gemm, matrices: Sequence[Any], xp: ModuleType = emulator) -> Submission:
+    """Return a launch of `kernel` on A, B and C, which are copied to `xp`, the emulator or CuPy; nothing runs yet.
+
+    Arrays that lie there already are taken as they are, and C is written in place. Raises TypeError or ValueError as
+    `gemm.require_operands` and `geometry` do.
+    """
+    compiled = xp.RawKernel(kernel.source, kernel.entry, options=kernel.options)
+    return Submission(compiled, geometry(kernel, problem), arguments(problem, *map(xp.asarray, matrices)))
+
+
 def run(kernel: Kernel, problem: Gemm, matrices: Sequence[np.ndarray], xp: ModuleType = emulator) -> np.ndarray:
     """Return C, (M, N), after one launch on `xp`, the emulator or CuPy; outputs that nobody writes stay SENTINEL.
 
@@ -88,12 +142,9 @@ def run(kernel: Kernel, problem: Gemm, matrices: Sequence[np.ndarray], xp: Modul
     return _launched(kernel, problem, A, B, initial_output(problem, C), xp)
 
 
-def trace(kernel: Kernel, problem: Gemm) -> emulator.Trace:
-    """Return traffic and hazards of one launch, which runs on the emulator whatever the backend."""
-    A, B, C = map(emulator.asarray, inputs(problem))
-    grid, block, shared_mem = geometry(kernel, problem)
-    launch = emulator.RawKernel(kernel.source, kernel.entry, options=kernel.options)
-    return emulator.trace(launch, grid, block, arguments(problem, A, B, C), shared_mem=shared_mem)
+def trace(kernel: Kernel, problem: Gemm, observers: tuple[Observer, ...] = ()) -> emulator.Trace:
+    """Return traffic and hazards of one launch on uniform inputs, which runs on the emulator whatever the backend."""
+    return submission(kernel, problem, inputs(problem)).trace(observers)
 
 
 def check(
@@ -178,9 +229,11 @@ def _share(share: float) -> str:
 
 def _launched(kernel: Kernel, problem: Gemm, A: np.ndarray, B: np.ndarray, C: np.ndarray, xp: ModuleType) -> np.ndarray:
     """Return what a launch leaves where C was."""
-    grid, block, shared_mem = geometry(kernel, problem)
     with context.watched(xp, named(kernel, problem)):
-        device_A, device_B, device_C = map(xp.asarray, (A, B, C))
-        launch = xp.RawKernel(kernel.source, kernel.entry, options=kernel.options)
-        launch(grid, block, arguments(problem, device_A, device_B, device_C), shared_mem=shared_mem)
-        return xp.asnumpy(device_C)
+        submit = submission(kernel, problem, (A, B, C), xp)
+        submit()
+        return xp.asnumpy(submit.C)
+
+
+def _stop(hazard: emulator.Hazard) -> None:
+    raise emulator.KernelFault(hazard)

@@ -21,6 +21,36 @@ def test_a_rungs_kernel_has_the_tile_in_its_options_and_in_its_launch():
     assert kernel.geometry(Gemm(33, 17, 5)) == ((3, 3, 1), (16, 8, 1), 0)
 
 
+@pytest.mark.parametrize("number", range(7))
+def test_equal_rungs_tiles_and_sources_make_equal_kernels_which_a_cache_may_hold(number):
+    each = rung(number)
+    first, again = launch.of(each), launch.of(each, dict(each.tile))
+    assert first == again and len({first, again}) == 1
+    assert first not in {launch.of(each, source="// mine"), launch.of(rung((number + 1) % 7))}
+
+
+def test_another_tile_makes_another_kernel():
+    assert launch.of(NAIVE) != launch.of(NAIVE, {"BX": 16}) == launch.of(NAIVE, {"BX": 16})
+
+
+def test_a_launch_is_submitted_as_often_as_it_is_called_and_traced_where_it_lies():
+    problem = Gemm(2, 3, 4, beta=1.0)
+    A, B, C = inputs(problem, "ones")
+    submit = launch.submission(launch.of(NAIVE), problem, (A, B, C))
+    for times in (1, 2):
+        submit()
+        assert emulator.asnumpy(submit.C).tolist() == [[1.0 + 4 * times] * 3] * 2  # C of ones, and K = 4 each time
+    assert submit.trace().ok
+    assert emulator.asnumpy(submit.C).tolist() == [[13.0] * 3] * 2
+
+
+def test_a_launch_that_is_watched_stops_at_the_first_hazard():
+    unguarded = edited("row >= M || col >= N", "false")
+    submit = launch.submission(unguarded, Gemm(33, 33, 8), inputs(Gemm(33, 33, 8)))
+    with pytest.raises(emulator.KernelFault, match="guard the access"):
+        submit.watch()
+
+
 def test_an_edited_source_is_launched_as_it_is():
     assert launch.of(NAIVE, source="// mine").source == "// mine"
 
