@@ -10,14 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gemmlab import emulator
-from gemmlab.emulator import device
+from gemmlab import launch
 from gemmlab.emulator.instructions import Frame, Site
 from gemmlab.emulator.lanes import Mask
 from gemmlab.emulator.observer import Observer
 from gemmlab.emulator.traffic import Access, Traffic
 from gemmlab.gemm import Gemm, inputs
-from gemmlab.ladder import arguments
 from gemmlab.launch import Kernel
 
 LOCAL = "local memory"
@@ -56,11 +54,8 @@ def count(kernel: Kernel, problem: Gemm) -> tuple[ArrayTraffic, ...]:
 
     Raises what a launch raises.
     """
-    grid, block, shared_mem = kernel.geometry(problem)
-    matrices = map(emulator.asarray, inputs(problem))
     watcher = _Watcher()
-    launch = emulator.RawKernel(kernel.source, kernel.entry, options=kernel.options)
-    device.launch(launch, grid, block, arguments(problem, *matrices), shared_mem, _stop, (watcher,))
+    launch.submission(kernel, problem, inputs(problem)).watch(watcher)
     return watcher.rows()
 
 
@@ -78,20 +73,19 @@ def of(rows: Sequence[ArrayTraffic], array: str, op: str) -> ArrayTraffic:
 
 def table(rows: Sequence[ArrayTraffic]) -> str:
     """Return rows as text: for each array and kind of access the requests, what one of them costs, and all together."""
+    columns = zip(("array", "access"), *((row.array, row.op) for row in rows), strict=True)
+    arrays, ops = (max(map(len, column)) for column in columns)
     lines = [
-        f"{'array':<6}{'access':<11}{'bytes a lane':>12}{'requests':>10}{'a request':>11}{'at best':>9}{'in all':>10}"
+        f"{'array':<{arrays}}  {'access':<{ops}}  {'bytes a lane':>12}{'requests':>10}{'a request':>11}{'at best':>9}"
+        f"{'in all':>10}"
     ]
     for row in rows:
         unit = "wavefronts" if row.op.endswith("shared") else "sectors"
         lines.append(
-            f"{row.array:<6}{row.op:<11}{row.bytes:>12}{row.requests:>10,}{row.a_request:>11.3g}"
+            f"{row.array:<{arrays}}  {row.op:<{ops}}  {row.bytes:>12}{row.requests:>10,}{row.a_request:>11.3g}"
             f"{row.ideal / row.requests:>9.3g}{row.units:>10,} {unit}"
         )
     return "\n".join(lines)
-
-
-def _stop(hazard: emulator.Hazard) -> None:
-    raise emulator.KernelFault(hazard)
 
 
 class _Watcher(Observer):

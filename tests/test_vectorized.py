@@ -236,6 +236,17 @@ def test_the_table_names_the_unit_of_each_row():
     assert all(line.endswith("wavefronts" if ".shared" in line else "sectors") for line in lines[1:])
 
 
+def test_no_columns_of_the_table_run_together_however_long_a_name_is():
+    rows = [
+        array_traffic.ArrayTraffic("local memory", "st.local", 16, 1, 32, 1, 1, (1,)),
+        array_traffic.ArrayTraffic("As", "cp.async.shared", 16, 1, 32, 1, 1, (1,)),
+    ]
+    assert [line.split("  ")[0] for line in array_traffic.table(rows).splitlines()] == ["array", "local memory", "As"]
+    assert all(
+        re.search(r"  (st\.local|cp\.async\.shared)  ", line) for line in array_traffic.table(rows).splitlines()[1:]
+    )
+
+
 # The exercises.
 
 
