@@ -1,29 +1,33 @@
 """The hierarchical roofline, a model: the least time of a kernel at each level of memory, at issue and at FMA units.
 
-It is a lower bound: each level is charged with the least that the kernel needs of it, as the emulator counts that for
-the very source, against a rate that the card does not pass. The slowest level binds, and a measured time may only be
+It is a lower bound: a level is charged with the least that the kernel needs of it, as the emulator counts that for the
+very source, against a rate that the card does not pass. The slowest level binds, and a measured time may only be
 longer. `levels` has another reading, of what is requested with no cache and no merging, which a GPU may well beat.
 
-- DRAM: each operand crosses once, for L2 may hold the rest.
-- L2: each block reads a sector once and writes it once, as though L1 kept all that a block has loaded. Blocks that
-  share a multiprocessor may share L1 too: then less crosses than is charged here.
+- DRAM: each operand once, less what L2 keeps from the launch before (`roofline.dram_bytes`), at the published rate. A
+  bound always. Flushed, nothing is kept, and yet C may end in L2.
+- L2: each block reads a sector once and writes it once, as though L1 kept all that a block has loaded. **No bound**,
+  and so it never binds: blocks of one multiprocessor may share what L1 holds, and the rate is a measured one, which a
+  run may pass, for none is published.
 - L1 and shared memory, one set of data banks: a cycle for each wavefront of shared memory, its loads merged as ptxas
   may merge them, and for each that a load from global memory takes by the same rule (`emulator.reach`).
 - issue: a slot for each FMA of the product and each request, of as many a cycle as there are warp schedulers; address
   arithmetic, branches and barriers go free.
 - FMA: a lane for each FMA of the product.
 
-The multiprocessor with the most blocks ends last, which the last three levels count in (`roofline.busy`). Left out are
-latency, too few warps to hide it, launches, spills, which PTX does not show, and everything that two levels do in turn.
+The last three are bounds of a card that does not pass its published clock. The multiprocessor with the most blocks ends
+last, which they count in (`roofline.busy`). Left out are latency, too few warps to hide it, launches, spills, which PTX
+does not show, and everything that two levels do in turn.
 """
 
-from collections.abc import Mapping
+from bisect import bisect_right
+from collections.abc import Callable, Mapping
 from dataclasses import astuple, dataclass, replace
 from functools import lru_cache
 from itertools import product
-from math import prod
+from math import inf, lcm, prod
 
-from gemmlab import emulator, roofline
+from gemmlab import emulator, launch, roofline
 from gemmlab.emulator.merging import Merged
 from gemmlab.emulator.reach import Reach
 from gemmlab.emulator.wavefronts import WARP, WAVEFRONT
@@ -31,10 +35,12 @@ from gemmlab.gemm import Gemm, inputs
 from gemmlab.gpus import GPU, architecture
 from gemmlab.ladder import arguments
 from gemmlab.launch import Kernel
-from gemmlab.measured import roofs
+from gemmlab.timing import FLUSHED, WARM
 
-TILES = 256  # rows and columns of C that whole blocks of any rung fill
-CHUNKS = 64  # steps of k that whole chunks fill
+LARGEST = 256  # rows or columns of C, of the largest tile that is looked for
+CHUNKS = 64  # steps of k that whole chunks of any rung fill
+ALIGNED = WAVEFRONT // roofline.FLOAT_BYTES  # floats; rows longer by so many begin in the same bank and place of a sector
+CARRIES = {"bytes": 1, "wavefronts": WAVEFRONT}  # bytes, by the unit of a level of memory
 
 
 @dataclass(frozen=True)
@@ -49,18 +55,22 @@ class Counts:
     requests: int
     wavefronts: int
     sectors: int
-    requested: int = 0
+    requested: int
 
 
 @dataclass(frozen=True)
 class Level:
-    """One level: `amount` of `unit`, of which the card does `rate` a second where all of it is `busy`, a share."""
+    """One level: `amount` of `unit`, of which the card does `rate` a second where all of it is `busy`, a share.
+
+    `holds` says whether its time is a bound; where it does not, a run may be faster.
+    """
 
     name: str
     unit: str
     amount: float
     rate: float
     busy: float = 1.0
+    holds: bool = True
 
     @property
     def seconds(self) -> float:
@@ -70,16 +80,17 @@ class Level:
 
 @dataclass(frozen=True)
 class Bounds:
-    """The levels of a kernel on a card, for one problem."""
+    """The levels of a kernel on a card, for one problem; `cache` is the policy of `timing` that DRAM is charged for."""
 
     problem: Gemm
     card: GPU
     levels: tuple[Level, ...]
+    cache: str = WARM
 
     @property
     def binding(self) -> Level:
-        """The level that takes longest; of equal ones the one farthest from the FMA units."""
-        return max(self.levels, key=lambda level: level.seconds)
+        """The level that takes longest of those that hold; of equal ones the one farthest from the FMA units."""
+        return max((level for level in self.levels if level.holds), key=lambda level: level.seconds)
 
     @property
     def seconds(self) -> float:
@@ -89,27 +100,39 @@ class Bounds:
     @property
     def speed(self) -> float:
         """The most FLOP/s."""
-        return self.problem.flops / self.seconds
+        return self.allowed(self.binding)
+
+    def allowed(self, level: Level) -> float:
+        """The FLOP/s that a level allows; infinite where it is charged with nothing."""
+        return self.problem.flops / level.seconds if level.amount else inf
 
     def intensity(self, level: Level) -> float:
-        """The FLOPs for each unit that a level is charged with."""
-        return roofline.intensity(self.problem.flops, level.amount)
+        """The FLOPs for each unit that a level is charged with; infinite where that is nothing."""
+        return roofline.intensity(self.problem.flops, level.amount) if level.amount else inf
 
 
-def of(kernel: Kernel, problem: Gemm, card: GPU) -> Bounds:
-    """Return the least time of a kernel at every level of a card. Raises as `counts` does."""
-    return bounds(counts(kernel, problem), problem, card)
+def of(kernel: Kernel, problem: Gemm, card: GPU, cache: str = WARM) -> Bounds:
+    """Return the least time of a kernel at every level of a card, timed under a policy of `timing`.
+
+    Raises as `counts` does.
+    """
+    return bounds(counts(kernel, problem), problem, card, cache)
 
 
-def bounds(counted: Counts, problem: Gemm, card: GPU) -> Bounds:
-    """Return the least time at every level of a card; L2 is missing where nobody measured its bandwidth."""
-    limits, known = architecture(card.architecture), roofs(card).bandwidths
-    compulsory = roofline.requests(problem, BM=problem.M, BN=problem.N).bytes
-    crossing = {"DRAM": compulsory, "L2": roofline.moved_bytes(counted.sectors)}
+def bounds(counted: Counts, problem: Gemm, card: GPU, cache: str = WARM) -> Bounds:
+    """Return the least time at every level of a card; L2 is missing where nobody measured its bandwidth.
+
+    A policy other than timing.FLUSHED is charged as timing.WARM, which is the least.
+    """
+    limits = architecture(card.architecture)
+    crossing = roofline.dram_bytes(problem, card.l2_bytes, flushed=cache == FLUSHED)
     busy = roofline.busy(counted.blocks, card.multiprocessors)
     cycles = roofline.clock(card.peak_fp32, card.multiprocessors, limits.fp32_lanes) * card.multiprocessors
+    wavefronts_a_cycle = limits.shared_bytes_per_cycle / WAVEFRONT
+    seen = card.measured
+    L2 = [Level("L2", "bytes", roofline.moved_bytes(counted.sectors), seen.l2_bandwidth, holds=False)] if seen else []
     on_chip = (
-        ("L1 and shared", "bytes", WAVEFRONT * counted.wavefronts, limits.shared_bytes_per_cycle),
+        ("L1 and shared", "wavefronts", counted.wavefronts, wavefronts_a_cycle),
         ("issue", "warp instructions", counted.fmas + counted.requests, limits.subpartitions),
         ("FMA", "FMAs", WARP * counted.fmas, limits.fp32_lanes),
     )
@@ -117,40 +140,56 @@ def bounds(counted: Counts, problem: Gemm, card: GPU) -> Bounds:
         problem,
         card,
         (
-            *(Level(name, "bytes", crossing[name], rate) for name, rate in known.items()),
+            Level("DRAM", "bytes", crossing, card.dram_bandwidth),
+            *L2,
             *(Level(name, unit, amount, a_cycle * cycles, busy) for name, unit, amount, a_cycle in on_chip),
         ),
+        cache,
     )
 
 
-@lru_cache(maxsize=256)
-def counts(kernel: Kernel, problem: Gemm) -> Counts:
-    """Return what a launch needs at least, from small launches on the emulator, whatever the backend.
+def counts(kernel: Kernel, problem: Gemm, progress: Callable[[float], object] = lambda share: None) -> Counts:
+    """Return what a launch needs at least, from small launches on the emulator, whatever the backend; each is kept.
 
-    Larger problems follow exactly from smaller ones where TILES rows and columns and CHUNKS steps of k are filled by
-    whole tiles of the kernel: blocks of one kind (inside, at an edge) need the same, and each chunk of k as much as the
-    next. So the counts are linear in M, in N and in K, along steps that keep every address in its
-    place in a sector and in its bank.
+    Larger problems follow exactly from smaller ones: blocks of one kind (inside, at an edge) need the same, and each
+    CHUNKS steps of k as much as the next. So the counts are linear in M, in N and in K, along steps of whole tiles that
+    keep every address in its place in a sector and in its bank. `progress` is told each share that was newly done.
 
     Raises ValueError for a hazard, and for a grid that does not grow with C as tiles do; and what a launch raises.
     """
-    along = (_whole(problem.M), _whole(problem.N), _sampled(problem.K, CHUNKS))
+    rows, columns = _edge(kernel, problem, "M"), lcm(_edge(kernel, problem, "N"), ALIGNED)
+    along = (_whole(problem.M, rows), _whole(problem.N, columns), _sampled(problem.K, CHUNKS))
+    samples = list(product(*(each.items() for each in along)))
     totals = [0] * len(Counts.__dataclass_fields__)
-    for sampled in product(*(each.items() for each in along)):
+    for sampled in samples:
         (M, N, K), weights = zip(*sampled, strict=True)
         seen = astuple(_traced(kernel, replace(problem, M=M, N=N, K=K)))
         totals = [total + prod(weights) * each for total, each in zip(totals, seen, strict=True)]
-    counted, blocks = Counts(*totals), prod(kernel.geometry(problem).grid)
+        progress(1 / len(samples))
+    counted, blocks = Counts(*totals), _blocks(kernel, problem)
     if counted.blocks != blocks:
         raise ValueError(
-            f"{problem.M} x {problem.N} x {problem.K} takes {blocks} blocks, but its parts of {TILES} x {TILES} come "
-            f"to {counted.blocks}: use tiles whose edges divide {TILES}, or a problem of at most that size"
+            f"{problem.M} x {problem.N} x {problem.K} takes {blocks} blocks, but its parts of {rows} x {columns} come "
+            f"to {counted.blocks}: the grid must grow with C, by tiles of at most {LARGEST} x {LARGEST}"
         )
     return counted
 
 
-def _whole(size: int) -> Mapping[int, int]:
-    return {TILES: size // TILES} if size % TILES == 0 else _sampled(size, TILES)
+def _blocks(kernel: Kernel, problem: Gemm) -> int:
+    return prod(launch.geometry(kernel, problem).grid)
+
+
+def _edge(kernel: Kernel, problem: Gemm, side: str) -> int:
+    """The most rows (M) or columns (N) of C that a grid covers by no more blocks than one; at most LARGEST."""
+
+    def blocks(size: int) -> int:
+        return _blocks(kernel, replace(problem, **{side: size}))
+
+    return bisect_right(range(1, LARGEST + 1), blocks(1), key=blocks)
+
+
+def _whole(size: int, step: int) -> Mapping[int, int]:
+    return {step: size // step} if size % step == 0 else _sampled(size, step)
 
 
 def _sampled(size: int, step: int) -> Mapping[int, int]:
@@ -160,13 +199,14 @@ def _sampled(size: int, step: int) -> Mapping[int, int]:
     return {size: 1} if steps < 2 else {first: 1 - steps, first + step: steps}
 
 
+@lru_cache(maxsize=4096)
 def _traced(kernel: Kernel, problem: Gemm) -> Counts:
     A, B, C = map(emulator.asarray, inputs(problem))
-    grid, block, shared_mem = kernel.geometry(problem)
+    grid, block, shared_mem = launch.geometry(kernel, problem)
     merged, reach = Merged(), Reach()
-    launch = emulator.RawKernel(kernel.source, kernel.entry, options=kernel.options)
+    compiled = emulator.RawKernel(kernel.source, kernel.entry, options=kernel.options)
     args = arguments(problem, A, B, C)
-    traced = emulator.trace(launch, grid, block, args, shared_mem, observers=(merged, reach))
+    traced = emulator.trace(compiled, grid, block, args, shared_mem, observers=(merged, reach))
     if traced.hazards:
         raise ValueError(f"nothing is bounded of a launch with a hazard: {traced.hazards[0].message}")
     # an asynchronous copy is one request, counted with shared memory's

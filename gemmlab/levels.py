@@ -17,16 +17,9 @@ SPACES = {"DRAM": "global", "shared memory": "shared"}
 
 
 def bandwidths(card: GPU) -> dict[str, float]:
-    """Return bytes/s by level: of DRAM as `measured.roofs` gives it, of shared memory all multiprocessors together.
-
-    Shared memory is taken at the clock at which the FMA units reach the peak of `measured.roofs`.
-    """
-    roof, limits = roofs(card), architecture(card.architecture)
-    multiprocessor_cycles = roof.peak / (2 * limits.fp32_lanes)  # a second, of all multiprocessors
-    return {
-        "DRAM": roof.bandwidths["DRAM"],
-        "shared memory": multiprocessor_cycles * limits.shared_bytes_per_cycle,
-    }
+    """Return bytes/s by level: of DRAM from `measured.roofs`, of all shared memory from `roofline.on_chip_rate`."""
+    a_cycle = architecture(card.architecture).shared_bytes_per_cycle
+    return {"DRAM": roofs(card).bandwidths["DRAM"], "shared memory": roofline.on_chip_rate(card, a_cycle)}
 
 
 def bounds(traced: Trace, problem: Gemm, card: GPU) -> dict[str, Bound]:

@@ -5,9 +5,10 @@ FLOP rates are in FLOP/s, bandwidths in bytes/s, times in seconds.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf
 
 from gemmlab.gemm import Gemm
-from gemmlab.gpus import SECTOR_BYTES
+from gemmlab.gpus import GPU, SECTOR_BYTES, architecture
 
 FLOAT_BYTES = 4
 
@@ -53,16 +54,22 @@ class Bound:
 class Reading:
     """What the tile model says of a product: a model to be falsified, for caches make the real traffic of DRAM lower.
 
-    `requested` is the traffic of square tiles, `shared_bytes` what a block keeps of A and B, `bound` the least time for
-    both FLOPs and bytes, `ridge` the intensity from which on the FLOPs take longer.
+    It was made under a `bandwidth` and a `peak`. `requested` is the traffic of square tiles, `shared_bytes` what a
+    block keeps of A and B, `bound` the least time for both FLOPs and bytes.
     """
 
     problem: Gemm
     tile: int
+    bandwidth: float
+    peak: float
     requested: Requests
     shared_bytes: int
     bound: Bound
-    ridge: float
+
+    @property
+    def ridge(self) -> float:
+        """The FLOP/byte from which on the FLOPs take longer."""
+        return ridge(self.peak, self.bandwidth)
 
     @property
     def intensity(self) -> float:
@@ -82,17 +89,20 @@ def read(problem: Gemm, tile: int, bandwidth: float, peak: float) -> Reading:
     Left out are occupancy, issue, barriers, launches and every cache. Raises ValueError for a tile, a bandwidth or a
     peak that is not positive.
     """
-    for name, rate in (("bandwidth", bandwidth), ("peak", peak)):
-        if not rate > 0:
-            raise ValueError(f"the {name} is {rate:g}, but must be above 0")
+    for name, given in (("bandwidth", bandwidth), ("peak", peak)):
+        if not 0 < given < inf:
+            raise ValueError(f"the {name} is {given:g}, but must be above 0 and finite")
+    if tile < 1:
+        raise ValueError(f"the tile is {tile}, but must be at least 1")
     requested = requests(problem, BM=tile, BN=tile)
     return Reading(
         problem=problem,
         tile=tile,
+        bandwidth=bandwidth,
+        peak=peak,
         requested=requested,
         shared_bytes=0 if tile == 1 else shared_bytes(tile, tile, tile),
         bound=bound(problem.flops, requested.bytes, peak, bandwidth),
-        ridge=ridge(peak, bandwidth),
     )
 
 
@@ -149,6 +159,20 @@ def moved_bytes(sectors: int) -> int:
     return SECTOR_BYTES * sectors
 
 
+def dram_bytes(problem: Gemm, l2_bytes: int, flushed: bool = False) -> int:
+    """Return the least bytes that cross between DRAM and L2 in each of many like launches, by L2's size alone.
+
+    A byte that L2 keeps from one launch to the next crosses neither when it is read nor when it is written: so L2 saves
+    a crossing for each byte that it can hold, and where C is read and written two. Of a launch after a flush all reads
+    cross; what it writes may stay in L2 as it ends.
+    """
+    once, passes = requests(problem, BM=problem.M, BN=problem.N), 1 if problem.beta == 0.0 else 2
+    kept = min(FLOAT_BYTES * problem.M * problem.N, l2_bytes)
+    if flushed:
+        return once.bytes - kept
+    return once.bytes - passes * kept - min(FLOAT_BYTES * (once.A + once.B), l2_bytes - kept)
+
+
 def intensity(flops: float, bytes_: float) -> float:
     """Return the arithmetic intensity in FLOP/byte. Which bytes (requested, or moved at some level) the caller says."""
     return flops / bytes_
@@ -194,7 +218,9 @@ def least_time(amount: float, rate: float, busy: float = 1.0) -> float:
 def busy(blocks: int, multiprocessors: int) -> float:
     """Return the share of the multiprocessors' time that equal blocks fill, if the fullest multiprocessor never waits.
 
-    It runs ceil(blocks / multiprocessors) of them, and the others wait for it: blocks / (multiprocessors * that).
+    It runs ceil(blocks / multiprocessors) of them, and the others wait for it: blocks / (multiprocessors * that). The
+    field calls what is lost so wave quantization, with one block on a multiprocessor at a time (NVIDIA, "Matrix
+    Multiplication Background User's Guide").
     """
     return blocks / (multiprocessors * -(-blocks // multiprocessors))
 
@@ -202,6 +228,16 @@ def busy(blocks: int, multiprocessors: int) -> float:
 def clock(peak: float, multiprocessors: int, fp32_lanes: int) -> float:
     """Return the cycles a second at which FMA units reach a peak in FLOP/s: a lane starts an FMA, 2 FLOPs, a cycle."""
     return peak / (2 * multiprocessors * fp32_lanes)
+
+
+def on_chip_rate(card: GPU, a_cycle: float) -> float:
+    """Return what a card does a second of which each multiprocessor does `a_cycle` a cycle, such as bytes of its banks.
+
+    The clock is that at which the FMA units reach the card's published peak: a measured peak falls short of it for
+    reasons of its own, and the banks do not slow down with it.
+    """
+    cycles = clock(card.peak_fp32, card.multiprocessors, architecture(card.architecture).fp32_lanes)
+    return a_cycle * cycles * card.multiprocessors
 
 
 def throughput(flops: float, milliseconds: float) -> float:

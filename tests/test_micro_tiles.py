@@ -3,7 +3,7 @@
 import matplotlib.pyplot as plt
 import pytest
 
-from gemmlab import launch, levels, operands
+from gemmlab import hierarchy, launch, levels, operands
 from gemmlab.costs import cost
 from gemmlab.figures import micro_tiles
 from gemmlab.gemm import Gemm
@@ -110,17 +110,23 @@ def test_a_picture_says_what_is_read_and_shows_each_sum_with_its_terms(strip, mi
 def test_shared_memory_delivers_half_a_byte_for_each_flop_of_an_h200s_peak_and_a_whole_one_on_an_a100():
     for name, bytes_per_flop in (("H200", 128 / 256), ("A100 40GB", 128 / 128)):
         card = gpu(name)
-        peak = card.measured.fp32 if card.measured else card.peak_fp32
-        assert levels.bandwidths(card)["shared memory"] == pytest.approx(peak * bytes_per_flop, rel=1e-12)
+        assert levels.bandwidths(card)["shared memory"] == pytest.approx(card.peak_fp32 * bytes_per_flop, rel=1e-12)
+
+
+def test_shared_memory_has_one_rate_in_both_models_of_the_levels():
+    card, problem = gpu("H200"), Gemm(64, 64, 64)
+    of_kernel = hierarchy.of(launch.of(rung("shared_tiles")), problem, card)
+    (banks,) = (level for level in of_kernel.levels if level.name == "L1 and shared")
+    assert banks.rate == levels.bandwidths(card)["shared memory"] == pytest.approx(132 * 128 * 1.98e9, rel=1e-3)
 
 
 def test_the_plain_tile_is_held_to_an_eighth_of_the_peak_by_its_two_loads_and_its_stores():
     problem, card = Gemm(64, 64, 64), gpu("H200")
     bounds = levels.bounds(launch.trace(launch.of(rung("shared_tiles")), problem), problem, card)
     wavefronts = 2 * 64**3 // 32 + 2 * 4 * 2 * 32  # loads; stores of 4 blocks x 2 chunks, 32 warps and two tiles
-    assert bounds["shared memory"].memory == pytest.approx(128 * wavefronts / (card.measured.fp32 / 2), rel=1e-12)
+    assert bounds["shared memory"].memory == pytest.approx(128 * wavefronts / (card.peak_fp32 / 2), rel=1e-12)
     assert levels.slowest(bounds) == "shared memory"
-    assert levels.speed(bounds, problem) / card.measured.fp32 == pytest.approx(1 / 8, rel=0.04)
+    assert levels.speed(bounds, problem) / card.peak_fp32 == pytest.approx(1 / 8, rel=0.04)
 
 
 def test_a_launch_that_no_memory_holds_down_is_held_down_by_arithmetic():
