@@ -2,7 +2,7 @@
 
     python benchmarks/measuring.py gemmlab/data/measuring/nvidia_h200.json [--experiments stopwatch,L2]
 
-takes about two minutes on an NVIDIA H200. The notebook shows the newest file in that folder where there is no GPU.
+needs an NVIDIA GPU. The notebook shows the newest file in that folder where there is none.
 """
 
 import argparse

@@ -3,8 +3,8 @@
     pip install --editable '.[bench]'
     python benchmarks/timers.py timers.json [--size 4096]
 
-runs all three in one process, on the same buffers and the same compiled kernels, one timer after another; it takes a
-minute or two. What each does, as their sources show (CuPy 14, cuda-bench 0.3, which is NVBench):
+runs all three in one process, on the same buffers and the same compiled kernels, one timer after another. What each
+does, as their sources show (CuPy 14, cuda-bench 0.3, which is NVBench):
 
 cupyx.profiler.benchmark puts two events around each launch, and waits for the second before the next. The device is
 idle when the first is recorded, so the submission of one launch is inside. L2 is warm: the last launch used it. It is
@@ -32,7 +32,7 @@ from typing import Any
 from gemmlab import backend, columns, experiments
 from gemmlab.backend import Backend
 from gemmlab.columns import Column
-from gemmlab.environment import environment
+from gemmlab.environment import AFTER_SAMPLES, clocks, environment
 from gemmlab.gemm import Gemm, inputs
 from gemmlab.timing import FLUSHED, WARM, Timing, time_kernel
 
@@ -155,8 +155,9 @@ def as_data(
     figures: Sequence[Figure], ours: Mapping[tuple[str, str], Timing], where: Backend, problem: Gemm
 ) -> dict[str, Any]:
     """Return all that was measured, with what it ran on, as JSON takes it."""
+    conditions = {"inputs": "uniform", "seed": 0, "warmup": WARMUP, "clocks": clocks(where, AFTER_SAMPLES)}
     return {
-        "environment": environment(where, {"inputs": "uniform", "seed": 0, "warmup": WARMUP}),
+        "environment": environment(where, conditions),
         "shape": [problem.M, problem.N, problem.K],
         "allowed": ALLOWED,
         GEMMLAB: [

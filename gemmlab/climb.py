@@ -23,7 +23,7 @@ from gemmlab.context import ContextLost, require_alive, watched
 from gemmlab.cublas import cublas_sgemm, require_float32
 from gemmlab.emulator.instructions import Frame
 from gemmlab.emulator.observer import Observer
-from gemmlab.environment import architecture, card_name, environment
+from gemmlab.environment import AFTER_SAMPLES, architecture, card_name, clocks, environment
 from gemmlab.gemm import Gemm, inputs
 from gemmlab.ladder import Rung, Tile, arguments
 from gemmlab.launch import Kernel
@@ -93,7 +93,8 @@ def climb(
     for rung, tile in chosen:
         _require(rung, tile, problem, architecture(where))
     shared = bench(problem, where, seed)
-    before = environment(where, {})  # a GPU whose context has ended is not to be asked
+    # Asked now, as a GPU whose context has ended does not answer.
+    before = environment(where, _conditions(problem, seed, shared.cublas))
     rows: list[Row] = []
     try:
         for rung, tile in chosen:
@@ -105,9 +106,9 @@ def climb(
     except ContextLost as error:
         if not rows:
             raise
-        conditions = _conditions(problem, seed, shared.cublas) | {"clocks": None}
-        return Run(before | {"conditions": conditions}, tuple(rows), stopped=str(error))
-    return Run(environment(where, _conditions(problem, seed, shared.cublas)), tuple(rows))
+        return Run(before, tuple(rows), stopped=str(error))
+    seen = {"clocks": clocks(where, AFTER_SAMPLES)}
+    return Run(before | {"conditions": before["conditions"] | seen}, tuple(rows))
 
 
 def _require(rung: Rung, tile: Tile, problem: Gemm, arch: str) -> None:

@@ -10,6 +10,8 @@ import numpy as np
 from gemmlab import nvrtc, sensors
 from gemmlab.backend import Backend
 
+AFTER_SAMPLES = "after the last sample"
+
 
 def architecture(where: Backend) -> str:
     """Return the architecture that a backend compiles for, such as 'sm_90'."""
@@ -26,20 +28,20 @@ def card_name(where: Backend) -> str | None:
 
 
 def environment(where: Backend, conditions: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the `environment` of a run that has just ended on a backend, as records.ENVIRONMENT describes it.
+    """Return the `environment` of a run on a backend, as records.ENVIRONMENT describes it.
 
-    `conditions` are the run's own; the GPU's clocks and temperature join them, as they stand when this is called. What
-    there is none of, or cannot be read, is None.
+    `conditions` are the run's own; "clocks" is None among them unless they hold what `clocks` gave. What there is none
+    of, or cannot be read, is None.
     """
     common = {
         "architecture": architecture(where),
         "date": date.today().isoformat(),
         "python": platform.python_version(),
         "numpy": np.__version__,
+        "conditions": {"clocks": None, **conditions},
     }
     if where.name == "emulator":
-        compiler = _dotted(nvrtc.version())
-        return common | _no_gpu() | {"nvrtc": compiler, "conditions": dict(conditions) | {"clocks": None}}
+        return common | _no_gpu() | {"nvrtc": _dotted(nvrtc.version())}
     cupy = where.cp
     return common | {
         "card": card_name(where),
@@ -47,18 +49,23 @@ def environment(where: Backend, conditions: Mapping[str, Any]) -> dict[str, Any]
         "cuda": _cuda_version(cupy.cuda.runtime.runtimeGetVersion()),
         "cupy": cupy.__version__,
         "nvrtc": _dotted(cupy.cuda.nvrtc.getVersion()),
-        "conditions": dict(conditions) | {"clocks": _clocks(cupy.cuda.runtime)},
     }
+
+
+def clocks(where: Backend, when: str) -> str | None:
+    """Return clocks and temperature of a backend's GPU, as they stand now, in words; `when` says what that moment is.
+
+    None for the emulator, and for a GPU that cannot be asked.
+    """
+    if where.name == "emulator":
+        return None
+    runtime = where.cp.cuda.runtime
+    reading = sensors.reader(runtime.deviceGetPCIBusId(runtime.getDevice()))()
+    return f"{reading}, {when}" if reading else None
 
 
 def _no_gpu() -> dict[str, None]:
     return dict.fromkeys(("card", "driver", "cuda", "cupy"))
-
-
-def _clocks(runtime: Any) -> str | None:
-    """Clocks and temperature, in words, of the GPU that CuPy uses."""
-    reading = sensors.reader(runtime.deviceGetPCIBusId(runtime.getDevice()))()
-    return f"{reading}, after the last sample" if reading else None
 
 
 def _cuda_version(version: int) -> str:

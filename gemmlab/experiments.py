@@ -12,7 +12,7 @@ import numpy as np
 from gemmlab import launch, measurements, tuned
 from gemmlab.backend import Backend
 from gemmlab.cublas import cublas_sgemm, require_float32
-from gemmlab.environment import card_name, environment
+from gemmlab.environment import AFTER_SAMPLES, card_name, clocks, environment
 from gemmlab.gemm import Gemm, inputs
 from gemmlab.ladder import arguments, rung
 from gemmlab.launch import Kernel
@@ -43,7 +43,7 @@ def measure(names: Sequence[str], where: Backend) -> Findings:
     if unknown:
         raise ValueError(f"no experiment is called {unknown[0]!r}; there are: {', '.join(EXPERIMENTS)}")
     found = [Measurement(name, *each) for name in names for each in EXPERIMENTS[name](where)]
-    return Findings(environment(where, {}), tuple(found))
+    return Findings(environment(where, {"clocks": clocks(where, AFTER_SAMPLES)}), tuple(found))
 
 
 def known(name: str, where: Backend) -> Findings | None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gemmlab import emulator
+from gemmlab import emulator, roofline
 from gemmlab.gemm import Gemm
 from gemmlab.ladder import Rung, Tile
 from gemmlab.launch import Kernel
@@ -42,12 +42,17 @@ class Result:
     @property
     def gflops(self) -> float | None:
         """2*M*N*K over the median time, in 10^9 FLOP/s."""
-        return self.problem.flops / self.timing.median_ms / 1e6 if self.timing else None
+        return self._speed_of(self.timing) / 1e9 if self.timing else None
 
     @property
     def percent_of_cublas(self) -> float | None:
         """The speed as a percentage of cuBLAS's in the same run."""
-        return 100 * self.cublas.median_ms / self.timing.median_ms if self.timing and self.cublas else None
+        if not (self.timing and self.cublas):
+            return None
+        return roofline.percent_of(self._speed_of(self.timing), self._speed_of(self.cublas))
+
+    def _speed_of(self, timing: Timing) -> float:
+        return roofline.throughput(self.problem.flops, timing.median_ms)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gemmlab import records
+from gemmlab import records, roofline
 from gemmlab.gemm import Gemm
 from gemmlab.sensors import Reading
 from gemmlab.timing import Timing
@@ -44,6 +44,11 @@ class Record:
         return {(run["kernel"], Gemm(**run["problem"])): run for run in self.data["runs"]}
 
     @property
+    def interrupted(self) -> bool:
+        """Whether it was a person who ended the recording before every run was done."""
+        return self.data["ended"] == KeyboardInterrupt.__name__
+
+    @property
     def timed(self) -> bool:
         """Whether a clock was there: any run holds samples."""
         return any(run["timing"] for run in self.data["runs"])
@@ -74,15 +79,18 @@ def of_climb(climb: records.Record) -> Record:
     """Return a climb as a record without sources, to hold beside others; what a climb does not keep is None."""
     given = climb.conditions
     seen = {name: getattr(climb, name) for name in records.ENVIRONMENT if name != "conditions"}
-    conditions = {name: given[name] for name in ("batch", "warmup", "cache", "boundary")} | {"readings": []}
-    cublas = given["cublas_milliseconds"] and conditions | {"samples_ms": given["cublas_milliseconds"]}
+    conditions = {name: given[name] for name in ("warmup", "cache", "boundary")} | {"readings": []}
+    cublas = given["cublas_milliseconds"] and conditions | {
+        "batch": given["batch"],
+        "samples_ms": given["cublas_milliseconds"],
+    }
     runs = [
         {
             "kernel": row["name"],
             "problem": dict(zip("MNK", row["shape"], strict=True)) | {name: given[name] for name in ("alpha", "beta")},
             "failure": None,
             "verdict": dict.fromkeys(("unwritten", "nan", "wrong"), 0 if row["correct"] else None),
-            "timing": row["milliseconds"] and conditions | {"samples_ms": row["milliseconds"]},
+            "timing": row["milliseconds"] and conditions | {"batch": row["batch"], "samples_ms": row["milliseconds"]},
             "cublas": cublas,
             **{
                 name: row[name]
@@ -182,11 +190,15 @@ def _median(run: Mapping[str, Any]) -> float | None:
 
 
 def _gflops(run: Mapping[str, Any]) -> float | None:
-    return Gemm(**run["problem"]).flops / _median(run) / 1e6 if run["timing"] else None
+    return roofline.throughput(Gemm(**run["problem"]).flops, _median(run)) / 1e9 if run["timing"] else None
 
 
 def _percent_of_cublas(run: Mapping[str, Any]) -> float | None:
-    return 100 * timing(run["cublas"]).median_ms / _median(run) if run["timing"] and run["cublas"] else None
+    if not (run["timing"] and run["cublas"]):
+        return None
+    flops = Gemm(**run["problem"]).flops
+    speeds = (roofline.throughput(flops, timing(run[name]).median_ms) for name in ("timing", "cublas"))
+    return roofline.percent_of(*speeds)
 
 
 COUNTED = (

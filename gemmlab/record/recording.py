@@ -12,7 +12,7 @@ from typing import Any
 from gemmlab import climb, context, correctness, emulator, launch, nvrtc, tolerance
 from gemmlab.backend import Backend
 from gemmlab.context import ContextLost
-from gemmlab.environment import architecture, environment
+from gemmlab.environment import AFTER_SAMPLES, architecture, clocks, environment
 from gemmlab.launch import Kernel
 from gemmlab.record import form as record_form
 from gemmlab.record.plan import Plan
@@ -23,6 +23,8 @@ from gemmlab.tolerance import Verdict
 
 EXAMINED_SEED = 0  # of launch.checked
 REFUSED = (nvrtc.CompileError, nvrtc.KernelNotFound, emulator.UnsupportedInstruction, ValueError)  # of an empty source
+# CuPy's errors are RuntimeErrors, a wrong cuBLAS is an AssertionError, a sum without a bound a ValueError.
+ENDS = (KeyboardInterrupt, RuntimeError, MemoryError, OSError, AssertionError, ValueError)
 ENDING = ("out-of-bounds", "misaligned", "timeout")  # hazards that a GPU's context does not survive
 FOLDERS = re.compile(r"(?<![\w./])(?:[A-Za-z]:[\\/]|/)(?:[^\s\\/:\"'<>|]+[\\/])+")
 
@@ -32,23 +34,24 @@ Progress = Callable[[float], object]
 def carry_out(plan: Plan, where: Backend, progress: Progress = lambda share: None) -> Record:
     """Run a plan on a backend and return what was found, without decisions.
 
-    Whatever ends it, such as an interrupt, a lost context, a lack of memory or a wrong cuBLAS, leaves what was done;
-    where that is nothing, it is raised. A kernel that fails alone ends nothing: its run says why.
+    What ends it, out of ENDS, such as an interrupt, a lost context, a lack of memory or a wrong cuBLAS, leaves what was
+    done; where that is nothing, it is raised. A kernel that fails alone ends nothing: its run says why.
     """
     context.require_alive(where.cp, "this recording")
-    seen = environment(where, {})  # before anything runs, as a GPU may not answer afterwards
+    seen, clocked = environment(where, {}), None  # before anything runs, as a GPU may not answer afterwards
     runs: list[dict[str, Any]] = []
     examinations: list[dict[str, Any]] = []
     try:
         traces = dict(_traces(plan))
         for run in _runs(plan, traces, where, progress):
             runs.append(run)
+            clocked = clocks(where, AFTER_SAMPLES) if run["timing"] else clocked
         for name, trace in traces.items():
             failures = [run["failure"] for run in runs if run["kernel"] == name and run["failure"] is not None]
             examinations.append(_examination(plan, name, trace, failures, where))
             progress(1)
         ended = None
-    except (KeyboardInterrupt, Exception) as error:
+    except ENDS as error:
         if not runs:
             raise
         ended = ": ".join(filter(None, (type(error).__name__, _without_folders(error))))
@@ -56,7 +59,7 @@ def carry_out(plan: Plan, where: Backend, progress: Progress = lambda share: Non
         "ended": ended,
         "note": plan.note,
         "environment": {name: value for name, value in seen.items() if name != "conditions"}
-        | {"clocks": seen["conditions"]["clocks"], "backend": where.name, "gemmlab": _version()},
+        | {"clocks": clocked, "backend": where.name, "gemmlab": _version()},
         "inputs": {"family": climb.FAMILY, "seed": plan.seed},
         "tolerance": tolerance.POLICY,
         "profile": plan.profile and asdict(plan.profile),
