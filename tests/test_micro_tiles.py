@@ -117,7 +117,8 @@ def test_shared_memory_has_one_rate_in_both_models_of_the_levels():
     card, problem = gpu("H200"), Gemm(64, 64, 64)
     of_kernel = hierarchy.of(launch.of(rung("shared_tiles")), problem, card)
     (banks,) = (level for level in of_kernel.levels if level.name == "L1 and shared")
-    assert banks.rate == levels.bandwidths(card)["shared memory"] == pytest.approx(132 * 128 * 1.98e9, rel=1e-3)
+    assert banks.unit == "wavefronts"  # of 128 bytes
+    assert 128 * banks.rate == levels.bandwidths(card)["shared memory"] == pytest.approx(132 * 128 * 1.98e9, rel=1e-3)
 
 
 def test_the_plain_tile_is_held_to_an_eighth_of_the_peak_by_its_two_loads_and_its_stores():
