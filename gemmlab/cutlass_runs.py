@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from gemmlab import roofline
 from gemmlab.gemm import Gemm
 from gemmlab.records import ENVIRONMENT
 from gemmlab.schema import Nullable, check
@@ -66,11 +67,14 @@ def ladder_row(runs: Iterable[Mapping[str, Any]], card: str, problem: Gemm) -> d
     row = best(runs, card, problem)
     if row is None:
         return {"kernel": "CUTLASS SIMT", "TFLOP/s": "-", "% of cuBLAS": "-", "setting": "-", "measured": "-"}
-    median, yardstick = (statistics.median(row[name]) for name in ("milliseconds", "cublas_milliseconds"))
+    speed, yardstick = (
+        roofline.throughput(problem.flops, statistics.median(row[name]))
+        for name in ("milliseconds", "cublas_milliseconds")
+    )
     return {
         "kernel": f"CUTLASS {row['version']} SIMT",
-        "TFLOP/s": f"{problem.flops / median / 1e9:.2f}",
-        "% of cuBLAS": f"{100 * yardstick / median:.1f}",
+        "TFLOP/s": f"{speed / 1e12:.2f}",
+        "% of cuBLAS": f"{roofline.percent_of(speed, yardstick):.1f}",
         "setting": f"{' x '.join(map(str, row['threadblock']))}, {row['stages']} stages",
         "measured": f"{card}, {row['date']}",
     }

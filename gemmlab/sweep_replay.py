@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gemmlab import tuning_cache
+from gemmlab import roofline, tuning_cache
 from gemmlab.gemm import Gemm
 from gemmlab.ladder import Rung, written
 from gemmlab.sweeps import Row, speed
@@ -54,7 +54,7 @@ def write_cache(folder: str | Path, data: Mapping[str, Any], of_rung: Rung, size
 
 def tflops(found: Measurement, problem: Gemm) -> float:
     """Return the speed of a measurement that has a time, in 10^12 FLOP/s, by the conventional work."""
-    return problem.flops / found.milliseconds / 1e9
+    return roofline.throughput(problem.flops, found.milliseconds) / 1e12
 
 
 def effects(found: Sequence[Measurement]) -> dict[str, list[tuple[int, int, float]]]:

@@ -3,18 +3,21 @@
 A file is {"device_name", "kernel_name", "problem_size": [N, M, K], "tune_params_keys", "tune_params", "objective",
 "cache": {"64,128,...": {each parameter, "time": ms, ...}}}, as kernel_tuner 1.5 writes and reads it. Beside the rung's
 tile parameters stand block_size_x and block_size_y, which follow from them and from which kernel_tuner launches. A
-setting without a time has "__error__". alpha and beta are not recorded: sweeps are of C = A @ B.
+setting without a time has "__error__". alpha and beta are not recorded: sweeps are of C = A @ B. What the GPU reported
+during each sample stands in "readings", a field that kernel_tuner passes over.
 """
 
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from gemmlab import steadiness
 from gemmlab.gemm import Gemm
 from gemmlab.ladder import Rung, Tile
+from gemmlab.sensors import Reading
 
 BLOCK = ("block_size_x", "block_size_y")
 
@@ -24,7 +27,8 @@ class Measurement:
     """What was found of one tile: the time of one launch in milliseconds, or why there is none.
 
     `samples_ms` are the samples that the time is the median of (the mean, where kernel_tuner measured), if they are
-    known; `registers` and `local_bytes`, of a thread, and the card's name are None where they are not.
+    known, and `readings` what the GPU reported during each; `registers` and `local_bytes`, of a thread, and the card's
+    name are None where they are not.
     """
 
     tile: Tile
@@ -34,6 +38,12 @@ class Measurement:
     local_bytes: int | None = None
     device: str | None = None
     error: str | None = None
+    readings: tuple[Reading | None, ...] = ()
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What a reader should know before trusting the time: throttling, an unsteady clock, a drift; in words."""
+        return steadiness.remarks(self.samples_ms, self.readings)
 
 
 def configuration(rung: Rung, tile: Tile) -> dict[str, int]:
@@ -110,7 +120,8 @@ def _entry(rung: Rung, found: Measurement) -> dict[str, dict[str, Any]]:
         # The word is one of kernel_tuner's own, which it passes over.
         result = {"__error__": "RuntimeFailedConfig", "error": found.error or "no reason is known"}
     else:
-        result = {"time": float(found.milliseconds), "times": list(found.samples_ms)}
+        readings = [each and asdict(each) for each in found.readings]
+        result = {"time": float(found.milliseconds), "times": list(found.samples_ms), "readings": readings}
     return {",".join(map(str, setting.values())): setting | result | known}
 
 
@@ -124,4 +135,9 @@ def _measurement(rung: Rung, entry: Mapping[str, Any], device: str) -> Measureme
         local_bytes=entry.get("local_bytes"),
         device=device,
         error=entry.get("error", entry["__error__"]) if failed else None,
+        readings=tuple(_reading(each) for each in entry.get("readings", ())),
     )
+
+
+def _reading(data: Mapping[str, Any] | None) -> Reading | None:
+    return data and Reading(**data | {"slowed_by": tuple(data["slowed_by"])})

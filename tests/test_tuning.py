@@ -6,17 +6,20 @@ import threading
 import time
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
+import fake_nvml
 import numpy as np
+import pynvml
 import pytest
 from emulated_gpu import CARD, EmulatedGpu
 
-from gemmlab import context, costs, ladder, tuning, tuning_cache
+from gemmlab import context, costs, ladder, timing, tuning, tuning_cache
 from gemmlab.backend import Backend
 from gemmlab.gemm import Gemm
 from gemmlab.ladder import rung
 from gemmlab.tuning_cache import Measurement
 
 RUNG2, RUNG4 = rung(2), rung(4)
+OTHER = "Tesla T4"
 PROBLEM = Gemm(64, 64, 32)
 CHOICES = {"BM": (32, 64, 128), "BN": (32, 64, 128), "TM": (4, 8), "TN": (4, 8)}
 FEW = [{"BM": BM, "BN": BN} for BM in (64, 128) for BN in (64, 128, 256)]
@@ -27,6 +30,10 @@ FEW = [{"BM": BM, "BN": BN} for BM in (64, 128) for BN in (64, 128, 256)]
 
 def found_of(tile):
     return Measurement(tile, tile["BM"] + tile["BN"] / 1000, (), 100, 0, CARD)
+
+
+def the_card():
+    return CARD
 
 
 def measured(number, problem, tile):
@@ -44,6 +51,20 @@ def wrong_at_64_x_128(number, problem, tile):
     return found_of(tile)
 
 
+def out_of_memory_at_64_x_128(number, problem, tile):
+    if (tile["BM"], tile["BN"]) == (64, 128):
+        raise RuntimeError("out of memory")
+    return found_of(tile)
+
+
+def never_measured(number, problem, tile):
+    raise AssertionError("nothing should be measured")
+
+
+def other_card():
+    return OTHER
+
+
 def dying_at_64_x_128(number, problem, tile):
     if (tile["BM"], tile["BN"]) == (64, 128):
         os.kill(os.getpid(), signal.SIGKILL)
@@ -54,7 +75,7 @@ two_processes = functools.partial(ProcessPoolExecutor, 2)
 
 
 def sweep(path, **arguments):
-    return tuning.sweep(RUNG4, PROBLEM, FEW, path, **({"measure": measured} | arguments))
+    return tuning.sweep(RUNG4, PROBLEM, FEW, path, **({"measure": measured, "card": the_card} | arguments))
 
 
 def times(found):
@@ -189,13 +210,61 @@ def test_an_interrupt_before_anything_is_found_is_passed_on(tmp_path):
 
 def test_a_time_from_another_card_is_no_time_of_this_sweep(tmp_path):
     def on_two_cards(number, problem, tile):
-        device = "Tesla T4" if tile["BN"] == 128 else CARD
+        device = OTHER if tile["BN"] == 128 else CARD
         return Measurement(tile, 1.0, device=device)
 
     found = sweep(tmp_path / "cache.json", measure=on_two_cards)
     assert [each.error for each in found if each.milliseconds is None] == 2 * [
-        f"it was measured on Tesla T4, but this sweep is of {CARD}"
+        f"it was measured on Tesla T4, but this sweep is of {CARD}; {tuning.NOT_KEPT}"
     ]
+    again = times(sweep(tmp_path / "cache.json"))
+    assert [again[64, BN] for BN in (64, 128, 256)] == [1.0, ALL[64, 128], 1.0]
+
+
+@pytest.mark.parametrize("executor", [None, two_processes])
+def test_a_cache_of_another_card_is_refused_before_any_tile_is_measured_with_both_names(tmp_path, executor):
+    path = tmp_path / "cache.json"
+    tuning.sweep(RUNG4, PROBLEM, FEW[:2], path, measure=measured, card=the_card)
+    before = path.read_text()
+    with pytest.raises(ValueError, match=f"cache.json holds the times of {CARD}, and this sweep .* on {OTHER}"):
+        sweep(path, executor=executor, measure=never_measured, card=other_card)
+    assert path.read_text() == before
+
+
+# A cache that has all that is asked for needs no card: it is read on a machine without a GPU.
+def test_what_is_known_needs_no_card(tmp_path):
+    sweep(tmp_path / "cache.json")
+    assert times(sweep(tmp_path / "cache.json", measure=pytest.fail, card=pytest.fail)) == ALL
+
+
+@pytest.mark.parametrize("executor", [None, two_processes])
+def test_an_error_that_may_pass_is_told_and_not_kept(tmp_path, executor):
+    path = tmp_path / "cache.json"
+    found = sweep(path, executor=executor, measure=out_of_memory_at_64_x_128)
+    assert times(found) == ALL | {(64, 128): None}
+    (failed,) = (each for each in found if each.milliseconds is None)
+    assert failed.error == f"RuntimeError: out of memory; {tuning.NOT_KEPT}"
+    assert (64, 128) not in times(tuning_cache.load(path, RUNG4, PROBLEM))
+    assert times(sweep(path, executor=executor)) == ALL
+
+
+def test_an_error_before_the_first_time_is_kept_under_the_cards_name(tmp_path):
+    path = tmp_path / "cache.json"
+    tuning.sweep(RUNG4, PROBLEM, [{"BM": 64}], path, measure=wrong_at_64_x_128, card=the_card)
+    (kept,) = tuning_cache.load(path, RUNG4, PROBLEM)
+    assert (kept.milliseconds, kept.device) == (None, CARD) and kept.error.startswith("AssertionError: wrong")
+
+
+@pytest.mark.parametrize("executor", [None, two_processes])
+def test_what_progress_raises_ends_the_sweep_and_is_no_tiles_error(tmp_path, executor):
+    def stop(done):
+        if done:
+            raise TimeoutError("time is up")
+
+    with pytest.raises(TimeoutError, match="time is up"):
+        sweep(tmp_path / "cache.json", executor=executor, progress=stop)
+    (kept,) = tuning_cache.load(tmp_path / "cache.json", RUNG4, PROBLEM)
+    assert kept.milliseconds is not None
 
 
 def test_an_illegal_tile_is_refused_before_anything_is_measured(tmp_path):
@@ -211,6 +280,7 @@ def test_a_tile_given_twice_is_measured_once(tmp_path):
         [{}, {"BM": 128}, {"TM": 8}],
         tmp_path / "cache.json",
         measure=lambda number, problem, tile: asked.append(tile) or found_of(tile),
+        card=the_card,
     )
     assert asked == [RUNG4.full_tile()]
 
@@ -234,6 +304,26 @@ def test_a_tile_is_checked_and_timed_on_the_gpu(gpu):
     assert len(found.samples_ms) == tuning.SAMPLES
     assert found.registers > 0 and found.local_bytes == 0
     assert set(gpu.compiled) == {("-DTILE=16",)}
+
+
+def test_what_the_gpu_reported_while_a_tile_was_timed_stays_with_it(gpu, monkeypatch, tmp_path):
+    fake_nvml.install(monkeypatch, sm=1200, reasons=pynvml.nvmlClocksEventReasonSwPowerCap)
+    path = tmp_path / "cache.json"
+    (found,) = tuning.sweep(RUNG2, PROBLEM, [{"TILE": 16}], path)
+    assert [reading.sm_mhz for reading in found.readings] == [1200] * tuning.SAMPLES
+    assert found.remarks == (f"throttled in {tuning.SAMPLES} of {tuning.SAMPLES} samples: power cap",)
+    assert tuning_cache.load(path, RUNG2, PROBLEM) == [found]
+
+
+def test_a_result_that_is_wrong_after_the_timing_is_refused(gpu, monkeypatch):
+    def spoil(submit, **_):
+        time_ = timing.time_kernel(submit, **_)
+        next(reversed(gpu.launched.values())).fill(7.0)
+        return time_
+
+    monkeypatch.setattr(tuning, "time_kernel", spoil)
+    with pytest.raises(AssertionError, match="after it was timed"):
+        tuning.time_tile(2, PROBLEM, {"TILE": 16})
 
 
 @pytest.fixture
@@ -265,6 +355,6 @@ def test_a_lost_context_ends_the_sweep_and_blames_the_tile_that_ended_it(gpu, mo
 
     tiles = [{"TILE": 8}, {"TILE": 16}, {"TILE": 32}]
     with pytest.raises(context.ContextLost):
-        tuning.sweep(RUNG2, PROBLEM, tiles, tmp_path / "cache.json", measure=lose)
+        tuning.sweep(RUNG2, PROBLEM, tiles, tmp_path / "cache.json", measure=lose, card=the_card)
     kept = tuning_cache.load(tmp_path / "cache.json", RUNG2, PROBLEM)
     assert [(each.tile["TILE"], each.milliseconds) for each in kept] == [(8, 1.0), (16, None)]

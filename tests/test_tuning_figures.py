@@ -1,9 +1,12 @@
+from dataclasses import replace
+
 import matplotlib.pyplot as plt
 import pytest
 
 from gemmlab.figures import tuning_figures
 from gemmlab.gemm import Gemm
 from gemmlab.ladder import rung
+from gemmlab.sensors import Reading
 from gemmlab.tuning_cache import Measurement
 
 RUNG4 = rung(4)
@@ -54,6 +57,13 @@ def test_a_subset_lists_the_settings_with_its_values_the_fastest_first():
     assert first == "2 of 4 settings; the fastest first"
     assert [row.split()[0] for row in rows] == ["2.00", "1.00"] and "BM = 64" in rows[1]
     assert tuning_figures.subset(FOUND, CUBE, {"BM": ()}) == "no setting that was timed has these values"
+
+
+def test_a_time_that_was_throttled_says_so_in_its_line():
+    slowed = Reading(1200, 3201, 80, 700.0, ("power cap",))
+    text = tuning_figures.subset([replace(at(1.0), samples_ms=(1.0,), readings=(slowed,)), at(2.0, BM=64)], CUBE, {})
+    _, throttled, steady = text.splitlines()
+    assert throttled.endswith("; throttled in 1 of 1 samples: power cap") and "throttled" not in steady
 
 
 def test_the_player_narrows_the_sweep_by_the_values_chosen():

@@ -75,7 +75,10 @@ def searches(visited: Mapping[str, Sequence[Measurement]], problem: Gemm, run: s
 
 
 def subset(found: Sequence[Measurement], problem: Gemm, values: Mapping[str, Sequence[int]]) -> str:
-    """Return the settings of a sweep whose parameters have one of the `values`, as text, the fastest first."""
+    """Return the settings of a sweep whose parameters have one of the `values`, as text, the fastest first.
+
+    What was remarked of a time, such as throttling, stands behind it.
+    """
     chosen = [
         each
         for each in found
@@ -88,7 +91,13 @@ def subset(found: Sequence[Measurement], problem: Gemm, values: Mapping[str, Seq
         (
             f"{len(rows)} of {len(found)} settings; the fastest first",
             *(
-                f"{tflops(each, problem):6.2f} TFLOP/s  {each.registers or '-':>4} registers  {written(each.tile)}"
+                "; ".join(
+                    (
+                        f"{tflops(each, problem):6.2f} TFLOP/s  {each.registers or '-':>4} registers  "
+                        f"{written(each.tile)}",
+                        *each.remarks,
+                    )
+                )
                 for each in rows
             ),
         )
