@@ -27,7 +27,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from gemmlab import backend, climb, costs, launch, nvrtc, schema, sensors, sweeps, timing, tuning, tuning_cache
+from gemmlab import backend, climb, costs, launch, nvrtc, roofline, schema, sweeps, timing, tuning, tuning_cache
 from gemmlab.costs import Cost
 from gemmlab.environment import environment
 from gemmlab.gemm import Gemm
@@ -54,6 +54,10 @@ compilers: Callable[[], Executor] = functools.partial(ProcessPoolExecutor, mp_co
 one_process: Callable[[], Executor] = functools.partial(ProcessPoolExecutor, 1, mp_context=SPAWN)
 
 
+class TimeIsUp(Exception):
+    """The deadline has passed; what was measured is kept."""
+
+
 # What the processes do.
 
 
@@ -71,16 +75,14 @@ def prepare(number: int, tile: Tile, arch: str) -> Cost | None:
 
 
 def describe() -> dict[str, Any]:
-    """Return the environment of this GPU, and its address on the bus, by which NVML knows it."""
-    here = backend.choose("cuda")
-    runtime = here.cp.cuda.runtime
-    return environment(here, {}) | {"bus": runtime.deviceGetPCIBusId(runtime.getDevice())}
+    """Return the environment of this GPU."""
+    return environment(backend.choose("cuda"), {})
 
 
 def time_cublas(size: int) -> float:
     """Return cuBLAS's TFLOP/s at N = `size`, checked and timed as in a climb."""
     problem = Gemm(size, size, size)
-    return problem.flops / climb.bench(problem, backend.choose("cuda")).cublas.median_ms / 1e9
+    return roofline.throughput(problem.flops, climb.bench(problem, backend.choose("cuda")).cublas.median_ms) / 1e12
 
 
 # What the program does.
@@ -125,13 +127,17 @@ def measure(of_rung: Rung, size: int, tiles: Sequence[Tile], folder: Path, deadl
         def progress(done: int) -> None:
             bar.update(done)
             if time.monotonic() > deadline:
-                raise KeyboardInterrupt
+                raise TimeIsUp
 
         problem = Gemm(size, size, size)
         path = cache_of(folder, of_rung, size)
-        found = tuning.sweep(of_rung, problem, tiles, path, one_process, tuning.time_tile, progress)
-    if len(found) < len(tiles) and time.monotonic() <= deadline:
-        raise KeyboardInterrupt
+        try:
+            found = tuning.sweep(of_rung, problem, tiles, path, one_process, tuning.time_tile, progress)
+        except TimeIsUp:
+            tqdm.write(f"{of_rung.name} at {size}: time was up after {bar.n} of {len(tiles)} tiles")
+            return [each for each in tuning_cache.load(path, of_rung, problem) if each.tile in tiles]
+    if len(found) < len(tiles):
+        raise KeyboardInterrupt  # which ended the sweep, and was answered by what it had found
     return found
 
 
@@ -166,11 +172,26 @@ def rows(of_rung: Rung, sizes: Sequence[int], folder: Path) -> list[dict[str, An
                 {
                     "size": size,
                     "tflops": round(tflops(each, problem), 3),
-                    "min": round(problem.flops / slowest / 1e9, 3),
-                    "max": round(problem.flops / quickest / 1e9, 3),
+                    "min": round(roofline.throughput(problem.flops, slowest) / 1e12, 3),
+                    "max": round(roofline.throughput(problem.flops, quickest) / 1e12, 3),
                 }
             )
     return list(found.values())
+
+
+def clocks(found: Sequence[Measurement]) -> str | None:
+    """Return the ranges of what the GPU reported while tiles were timed, and what slowed it; None for no report."""
+    seen = [reading for each in found for reading in each.readings if reading]
+    if not seen:
+        return None
+    ranges = []
+    for figure, unit in (("sm_mhz", "MHz"), ("celsius", "C"), ("watts", "W")):
+        known = [getattr(reading, figure) for reading in seen if getattr(reading, figure) is not None]
+        ranges.append(f"{min(known):g} to {max(known):g} {unit}" if known else f"- {unit}")
+    slowed = [reading for reading in seen if reading.slowed_by]
+    reasons = ", ".join(sorted({reason for reading in slowed for reason in reading.slowed_by}))
+    ranges.append(f"slowed in {len(slowed)} of {len(seen)} samples" + (f" by {reasons}" if slowed else ""))
+    return ", ".join(ranges)
 
 
 def data(
@@ -210,24 +231,30 @@ def main(arguments: list[str] | None = None) -> int:
     with one_process() as pool:
         seen = pool.submit(describe).result()
         cublas = {size: [pool.submit(time_cublas, size).result()] for size in sizes}
-    clocks: list[str] = []
+
+    def known(of_rung: Rung, size: int) -> list[Measurement]:
+        return tuning_cache.load(cache_of(options.caches, of_rung, size), of_rung, Gemm(size, size, size))
 
     def write() -> None:
-        clocks.append(str(sensors.reader(seen["bus"])() or "-"))
         found = [row for each in rungs for row in rows(each, sizes, options.caches)]
+        reported = {f"{each.name} at {size}": clocks(known(each, size)) for each in rungs for size in sizes}
+        lines = [f"{what}: {line}" for what, line in reported.items() if line]
         options.json.parent.mkdir(parents=True, exist_ok=True)
-        options.json.write_text(json.dumps(data(seen, cublas, clocks, found), indent=1) + "\n", encoding="utf-8")
+        options.json.write_text(json.dumps(data(seen, cublas, lines, found), indent=1) + "\n", encoding="utf-8")
 
     failed: list[Measurement] = []
+    remarked: list[Measurement] = []
     try:
         for position, each in enumerate(rungs):
             share = (deadline - time.monotonic()) / (len(rungs) - position)
             swept_by = time.monotonic() + 0.8 * share  # a fifth is for the other sizes
             tiles = worth_timing(each, seen["architecture"], options.caches, share / 3)
             swept = measure(each, first, tiles, options.caches, swept_by)
+            chosen = fastest(each, swept)
             for size in others:
-                swept += measure(each, size, fastest(each, swept[: len(tiles)]), options.caches, deadline)
+                swept += measure(each, size, chosen, options.caches, deadline)
             failed += [one for one in swept if one.milliseconds is None]
+            remarked += [one for one in swept if one.remarks]
             write()
         with one_process() as pool:
             cublas[first].append(pool.submit(time_cublas, first).result())
@@ -236,9 +263,10 @@ def main(arguments: list[str] | None = None) -> int:
     write()
     for one in failed:
         print(f"failed: {one.tile}: {one.error}")
+    for one in remarked:
+        print(f"timed, but {'; '.join(one.remarks)}: {one.tile}")
     for each in rungs:
-        known = rows(each, sizes, options.caches)
-        at_first = [row for row in known if sweeps.speed(row, first) is not None]
+        at_first = [row for row in rows(each, sizes, options.caches) if sweeps.speed(row, first) is not None]
         for row in sorted(at_first, key=lambda row: -sweeps.speed(row, first))[:3]:
             print(f"{each.name}: {sweeps.speed(row, first):.2f} TFLOP/s at {first}: {row['tile']}")
     print(f"cuBLAS: {statistics.median(cublas[first]):.2f} TFLOP/s at {first}")

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import fake_nvml
 import numpy as np
+import pynvml
 import pytest
 from emulated_gpu import CARD, EmulatedGpu
 
@@ -12,6 +13,8 @@ from gemmlab import climb, cutlass, cutlass_runs, sweeps, timing, tuning, tuning
 from gemmlab.backend import Backend
 from gemmlab.gemm import Gemm
 from gemmlab.ladder import rung
+from gemmlab.sensors import Reading
+from gemmlab.tuning_cache import Measurement
 
 sys.path.append(str(Path(__file__).parent.parent / "benchmarks"))
 
@@ -109,6 +112,45 @@ def test_a_sweep_that_ran_out_of_time_goes_on_with_the_same_command(gpu, command
     assert 0 < len(some) < len(tuning.tiles(RUNG4, CHOICES))
     monkeypatch.undo()
     assert len(first["sweeps"][0]["rows"]) == len(some)
+    told = capsys.readouterr().out
+    assert f"time was up after {len(some)} of" in told and "interrupted" not in told
+
+
+def test_ctrl_c_is_told_from_the_end_of_the_time(gpu, command, monkeypatch, capsys):
+    right = tuning.time_tile
+
+    def interrupted(number, problem, tile):
+        if (tile["BM"], tile["BN"]) == (64, 64):
+            raise KeyboardInterrupt
+        return right(number, problem, tile)
+
+    monkeypatch.setattr(tuning, "time_tile", interrupted)
+    command()
+    told = capsys.readouterr().out
+    assert "interrupted: the same command again goes on" in told and "time was up" not in told
+
+
+# 300 W is what the stand-in for NVML reports unless told otherwise, at 1980 MHz and 36 C.
+def test_the_clocks_of_a_sweep_are_those_read_while_its_tiles_ran(gpu, command):
+    _, data = command()
+    at_128, at_64 = data["sweeps"][0]["clocks"]
+    assert at_128.startswith(f"{RUNG4.name} at 128: 1980 to 1980 MHz, 36 to 36 C, 300 to 300 W, slowed in 0 of ")
+    assert at_64.startswith(f"{RUNG4.name} at 64: ")
+
+
+def test_clocks_are_ranges_over_all_samples_with_what_slowed_them():
+    fast, slow = Reading(1980, 3201, 40, 500.5, ()), Reading(1500, 3201, 70, None, ("power cap",))
+    found = [Measurement({}, 1.0, readings=(fast, None)), Measurement({}, 1.0, readings=(slow,)), Measurement({}, None)]
+    assert (
+        sweep.clocks(found) == "1500 to 1980 MHz, 40 to 70 C, 500.5 to 500.5 W, slowed in 1 of 2 samples by power cap"
+    )
+    assert sweep.clocks([Measurement({}, 1.0, readings=(None,))]) is None
+
+
+def test_a_throttled_time_is_told(gpu, command, monkeypatch, capsys):
+    fake_nvml.install(monkeypatch, reasons=pynvml.nvmlClocksEventReasonSwPowerCap)
+    status, _ = command()
+    assert status == 0 and "timed, but throttled in 5 of 5 samples: power cap: {'BM'" in capsys.readouterr().out
 
 
 def test_tiles_that_were_compiled_are_not_compiled_again(gpu, tmp_path):
