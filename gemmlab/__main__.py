@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gemmlab import backend, doctor
 from gemmlab.commands import record_commands, roofline_commands
-from gemmlab.commands.options import BAR, add_problem, refuse, require_writable
+from gemmlab.commands.options import add_problem, bar, chosen_rungs, refuse, require_writable, warn_of_hours
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -34,20 +34,21 @@ def climb(options: argparse.Namespace) -> int:
     An interrupt leaves the rungs that were done, and the status is 130.
     """
     # Imported here so that the doctor can speak where NumPy or NVRTC is broken.
-    from tqdm import tqdm
-
-    from gemmlab import climb, context, gemm, ladder, nvrtc, records, table
+    from gemmlab import climb, context, gemm, nvrtc, records, table
+    from gemmlab.timing import LaunchFailed
 
     try:
         require_writable("--json", options.json)
         roofline_commands.require_drawable(options.plot)
-        rungs = ladder.rungs(options.rungs) if options.rungs else ladder.RUNGS
+        rungs = chosen_rungs(options.rungs)
         where = backend.choose(options.backend or os.environ.get(backend.VARIABLE, ""))
-        with tqdm(total=len(rungs), desc="climbing", delay=1, leave=False, bar_format=BAR) as bar:
-            run = climb.climb(rungs, gemm.Gemm(*options.shape), where, progress=bar.update)
+        problem = gemm.Gemm(*options.shape)
+        warn_of_hours("climb", len(rungs), options.shape, where)
+        with bar("climbing", len(rungs)) as climbing:
+            run = climb.climb(rungs, problem, where, progress=climbing.update)
     except (ValueError, backend.CudaUnavailable, nvrtc.CompilerUnavailable) as error:
         return refuse("climb", error, 2)
-    except (nvrtc.CompileError, nvrtc.KernelNotFound, AssertionError, context.ContextLost) as error:
+    except (nvrtc.CompileError, nvrtc.KernelNotFound, AssertionError, context.ContextLost, LaunchFailed) as error:
         return refuse("climb", error, 1)
     except MemoryError:
         return refuse("climb", "this machine has too little memory for the shape: choose a smaller one", 2)

@@ -7,6 +7,7 @@ The float64 reference is NumPy's, computed once for all kernels.
 
 import hashlib
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,7 +22,8 @@ from gemmlab import backend, correctness, emulator, launch, nvrtc, tolerance, tu
 from gemmlab.backend import Backend
 from gemmlab.context import ContextLost, require_alive, watched
 from gemmlab.cublas import cublas_sgemm, require_float32
-from gemmlab.emulator.instructions import Frame
+from gemmlab.emulator.instructions import Frame, Site
+from gemmlab.emulator.lanes import Mask
 from gemmlab.emulator.observer import Observer
 from gemmlab.environment import AFTER_SAMPLES, architecture, card_name, clocks, environment
 from gemmlab.gemm import Gemm, inputs
@@ -33,7 +35,9 @@ from gemmlab.timing import Timing, time_kernel
 FAMILY = "uniform"
 SAMPLES, WARMUP = 20, 3
 TRACED_BESIDE_A_GPU = Gemm(256, 256, 256).flops
-SECONDS_PER_FLOP = 1e-6  # many times what the emulator takes, so that only an endless loop meets the limit
+LIMIT_PER_FLOP = 1e-6  # seconds: many times what the emulator takes, so that only an endless loop meets the limit
+EMULATED_PER_FLOP = 6e-9  # seconds: rungs 0, 2, 6 at 1024^3 took 14, 13, 10 s on two cores of a Xeon, 2026-11-30
+TOLD_EVERY, MOST_GUESSED = 0.5, 0.95  # seconds between two words of progress; share of a batch that is told unfinished
 
 Progress = Callable[[float], object]
 
@@ -62,8 +66,8 @@ def bench(problem: Gemm, where: Backend, seed: int = 0) -> Bench:
 def run(on: Bench, kernel: Kernel, progress: Progress = lambda share: None) -> Result:
     """Run a kernel on a bench and return all that is known of it; `progress` is told each share that was newly done.
 
-    Raises nvrtc.CompileError for a source that does not compile, and ContextLost for a launch that ends the GPU's
-    context.
+    Raises nvrtc.CompileError for a source that does not compile, timing.LaunchFailed for a launch that is refused, and
+    ContextLost for one that ends the GPU's context.
     """
     return {"emulator": _emulated, "cuda": _measured}[on.where.name](on, kernel, progress)
 
@@ -84,7 +88,8 @@ def climb(
     were done, if any; so does a launch that ends the GPU's context, which the run then tells of.
 
     Raises ValueError for a tile, a shape or a GPU that a rung does not take, nvrtc.CompileError for a source that does
-    not compile, AssertionError when cuBLAS itself is wrong, and ContextLost when no rung was done before it.
+    not compile, timing.LaunchFailed for a launch refused while it is timed, AssertionError when cuBLAS itself is
+    wrong, and ContextLost when no rung was done before it.
     """
     where = where or backend.choose(os.environ.get(backend.VARIABLE, ""))
     require_alive(where.cp, "this climb")
@@ -111,6 +116,11 @@ def climb(
     return Run(before | {"conditions": before["conditions"] | seen}, tuple(rows))
 
 
+def expected_seconds(problem: Gemm) -> float:
+    """Return about how long the emulator takes for a kernel on a problem, from its FLOPs: another machine differs."""
+    return problem.flops * EMULATED_PER_FLOP
+
+
 def _require(rung: Rung, tile: Tile, problem: Gemm, arch: str) -> None:
     if not rung.runs_on(arch):
         raise ValueError(
@@ -120,7 +130,7 @@ def _require(rung: Rung, tile: Tile, problem: Gemm, arch: str) -> None:
 
 
 def _emulated(on: Bench, kernel: Kernel, progress: Progress) -> Result:
-    watch = _Watch(progress)
+    watch = _Watch(progress, expected_seconds(on.problem))
     with _time_limit_for(on.problem):
         compiled, C, trace = _trace(on, kernel, (watch,))
         progress(1 - watch.done)
@@ -213,21 +223,42 @@ def _time(where: Backend, submit: Callable[[], None], name: str) -> Timing:
 
 
 class _Watch(Observer):
-    """Tells of progress, by the share of a launch's blocks that have ended."""
+    """Tells of progress: the share of a launch's blocks that have ended, and of those at work by the time that they are
+    expected to take, after the first batch as that one did.
+    """
 
-    def __init__(self, progress: Progress) -> None:
-        self.done, self._progress = 0.0, progress
+    def __init__(self, progress: Progress, seconds: float) -> None:
+        self.done, self._progress, self._seconds = 0.0, progress, seconds
+        self._ended, self._spent, self._begun, self._told = 0.0, 0.0, 0.0, 0.0
+
+    def start(self, frame: Frame) -> None:
+        self._begun = self._told = time.monotonic()
+
+    def access(self, site: Site, frame: Frame, address: np.ndarray, mask: Mask) -> None:
+        now = time.monotonic()
+        if now - self._told >= TOLD_EVERY:
+            self._told = now
+            expected = self._seconds * self._share(frame)
+            self._tell(self._ended + self._share(frame) * min((now - self._begun) / expected, MOST_GUESSED))
 
     def finish(self, frame: Frame) -> None:
-        share = frame.batch.blocks / prod(frame.batch.grid)
-        self.done += share
-        self._progress(share)
+        self._ended += self._share(frame)
+        self._spent += time.monotonic() - self._begun
+        self._seconds = self._spent / self._ended
+        self._tell(self._ended)
+
+    def _share(self, frame: Frame) -> float:
+        return frame.batch.blocks / prod(frame.batch.grid)
+
+    def _tell(self, reached: float) -> None:
+        self._progress(reached - self.done)
+        self.done = reached
 
 
 @contextmanager
 def _time_limit_for(problem: Gemm) -> Iterator[None]:
     before = emulator.time_limit()
-    emulator.time_limit(max(before, problem.flops * SECONDS_PER_FLOP))
+    emulator.time_limit(max(before, problem.flops * LIMIT_PER_FLOP))
     try:
         yield
     finally:

@@ -35,7 +35,7 @@ def measure(names: Sequence[str], where: Backend) -> Findings:
     """Run experiments on the GPU of a backend.
 
     Raises ValueError for the emulator, where nothing is timed, and for an unknown name; AssertionError when a kernel's
-    result is wrong.
+    result is wrong; timing.LaunchFailed and context.ContextLost for a launch that fails.
     """
     if where.name != "cuda":
         raise ValueError(f"nothing is timed on the {where.name}: run this on a machine with an NVIDIA GPU")

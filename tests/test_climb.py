@@ -189,6 +189,24 @@ def test_progress_adds_up_to_one_a_rung():
     assert len(shares) > 4, "a launch of more than one batch is told of more than once"
 
 
+def test_progress_is_told_while_a_batch_of_blocks_is_at_work_and_never_of_more_than_there_is(monkeypatch):
+    now, shares = [0.0], []
+
+    def clock():
+        now[0] += 1.0
+        return now[0]
+
+    monkeypatch.setattr(climbing.time, "monotonic", clock)
+    monkeypatch.setattr(climbing, "EMULATED_PER_FLOP", 4000.0 / SMALL.flops)  # a launch is expected to take 4000 s
+    climb([NAIVE], SMALL, EMULATOR, progress=shares.append)
+    # One batch: at each access a second more of the 4000 s is gone.
+    assert shares[:3] == pytest.approx([1 / 4000] * 3) and sum(shares) == pytest.approx(1)
+    shares.clear()
+    monkeypatch.setattr(climbing, "EMULATED_PER_FLOP", 2.0 / SMALL.flops)  # and now far less than it takes
+    climb([NAIVE], SMALL, EMULATOR, progress=shares.append)
+    assert shares[:3] == pytest.approx([0.5, 0.45, 0.0]) and sum(shares) == pytest.approx(1)
+
+
 def test_an_interrupt_keeps_the_rungs_that_are_done():
     told = []
 
@@ -214,7 +232,7 @@ def test_an_interrupt_before_the_first_rung_is_done_is_passed_on():
 
 def test_a_long_problem_gets_more_time_than_the_limit_of_a_launch(monkeypatch):
     limits = []
-    monkeypatch.setattr(climbing, "SECONDS_PER_FLOP", 1.0)
+    monkeypatch.setattr(climbing, "LIMIT_PER_FLOP", 1.0)
     climb([NAIVE], SMALL, EMULATOR, progress=lambda share: limits.append(emulator.time_limit()))
     assert set(limits) == {2.0 * 64 * 32 * 16}
 
@@ -253,11 +271,11 @@ def test_a_problem_too_large_to_trace_in_passing_has_no_counts(gpu, monkeypatch)
     row = run.as_data()["rungs"][0]
     assert row["accesses"] is None and row["hazards"] is None
     # Sectors and their fewest; the last columns are 4 ms, 0.016 GFLOP/s, 6.2 % (of 6.25, halves to even).
-    assert re.search(r"naive +right .* - +- +4 +0 +6\.2$", table(run), re.MULTILINE)
+    assert re.search(r"naive +right .* - +- +4\.000 +0 +6\.2$", table(run), re.MULTILINE)
 
 
 def test_the_table_warns_where_submission_takes_longer_than_the_kernel(gpu, monkeypatch):
-    caution = "mostly that of submitting the launch"
+    caution = "Below 0.036 ms a time may be mostly that of submitting the launch"
     assert caution not in table(climb(PAIR, SMALL, gpu)) and caution not in table(climb(PAIR, SMALL, EMULATOR))
     monkeypatch.setitem(LAUNCH_MS, "cublas", 0.02)
     assert caution in table(climb(PAIR, SMALL, gpu))
@@ -400,6 +418,8 @@ def test_an_argument_that_does_not_parse_exits_with_status_2(arguments, message,
         (["--size", "0"], "gemmlab climb: M is 0, but must be at least 1"),
         (["--shape", "65536,1,32768"], "A would have 65536 x 32768 = 2147483648 elements"),
         (["--rungs", "7"], "there is no rung '7'; known: 0 (naive), 1 (coalesced)"),
+        (["--rungs", ""], "gemmlab climb: --rungs '': "),
+        (["--rungs", "0,naive"], "gemmlab climb: --rungs '0,naive' names rung 0 (naive) twice: name it once"),
         (["--rungs", "1-0"], "'1-0' runs backwards: write 0-1"),
         (["--json", os.curdir], "is a folder, but must be a file"),
     ],
@@ -408,6 +428,23 @@ def test_a_request_that_cannot_be_met_is_refused_with_status_2(arguments, messag
     assert command(*arguments) == 2
     printed = capsys.readouterr()
     assert message in printed.err and printed.out == ""
+
+
+def test_a_climb_that_takes_long_on_the_emulator_says_so_first_and_a_short_one_does_not(monkeypatch, capsys):
+    monkeypatch.setattr(climbing, "EMULATED_PER_FLOP", 30.0 / (2 * 32**3))
+    assert command("--rungs", "0-1", "--size", "32") == 0
+    assert "takes about" not in capsys.readouterr().err
+    monkeypatch.setattr(climbing, "EMULATED_PER_FLOP", 90.0 / (2 * 32**3))
+    assert command("--rungs", "0-1", "--size", "32") == 0
+    said = capsys.readouterr().err.splitlines()[0]
+    assert "takes about 3 minutes" in said and "a smaller --size shows the same counts per tile" in said
+
+
+def test_the_bar_shows_before_the_first_rung_runs(monkeypatch, capsys):
+    monkeypatch.setattr(climbing, "climb", lambda *given, **also: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        command("--rungs", "0", "--size", "32")
+    assert "climbing |" in capsys.readouterr().err
 
 
 def test_a_wrong_rung_gives_status_1(edit, capsys):

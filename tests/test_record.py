@@ -1,6 +1,5 @@
 """Records of experiments: what enters them, what is refused before anything runs, and what a failure leaves."""
 
-import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -85,7 +84,10 @@ def test_a_record_is_never_written_over(folder):
 
 
 def test_a_folder_that_cannot_be_made_is_refused_before_anything_runs(tmp_path, monkeypatch):
-    monkeypatch.setattr(os, "access", lambda place, mode: False)
+    def refuse(dir):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(record.tempfile, "TemporaryFile", refuse)
     monkeypatch.setattr(climbing, "run", None)
     with pytest.raises(PermissionError, match="cannot be made: you may not write to"):
         record.write(tmp_path / "deep" / "new", BOTH, [SMALL], where=EMULATOR)

@@ -1,7 +1,12 @@
 """The commands on records."""
 
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
 from record_cases import COALESCED, WRONG, spoil
 
+from gemmlab import climb as climbing
 from gemmlab import context, record
 from gemmlab.__main__ import main
 
@@ -40,6 +45,53 @@ def test_the_command_says_what_is_wrong_by_its_status(tmp_path, capsys):
     twice = ["--rungs", "0", "--expect", "naive=slow", "--expect", "naive=fast"]
     assert main(["record", str(tmp_path / "other"), *twice]) == 2
     assert "--expect naive=slow: there is another of 'naive'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("ended", "status"), [("KeyboardInterrupt", 130), ("MemoryError", 1), ("ContextLost: x", 1)])
+def test_only_an_interrupt_has_the_status_of_an_interrupt(ended, status, pair, tmp_path, monkeypatch, capsys):
+    loaded = record.load(pair)
+    partial = replace(loaded, data=loaded.data | {"ended": ended})
+    monkeypatch.setattr(record, "write", lambda *given, **also: partial)
+    monkeypatch.setattr(record, "rerun", lambda *given: partial)
+    assert main(["record", str(tmp_path / "new"), "--rungs", "0-1", "--backend", "emulator"]) == status
+    assert f"2 of 2 runs are done: {ended}" in capsys.readouterr().err
+    assert main(["rerun", str(pair), "--backend", "emulator"]) == status
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--edited", "naive=none.cu"], "--edited naive=none.cu: No such file or directory: write the path"),
+        (["--edited", "nave=none.cu"], "--edited nave=none.cu: there is no rung 'nave'"),
+        (["--rungs", ""], "--rungs '': "),
+        (["--rungs", "0,0"], "--rungs '0,0' names rung 0 (naive) twice"),
+    ],
+)
+def test_what_cannot_be_recorded_is_refused_by_the_name_of_its_option(arguments, said, tmp_path, capsys):
+    assert main(["record", str(tmp_path / "new"), *arguments, "--backend", "emulator"]) == 2
+    assert said in capsys.readouterr().err and not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("seed", ["-1", "x", "1.5"])
+def test_a_seed_that_is_none_is_refused_by_the_name_of_its_option(seed, tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        main(["record", str(tmp_path / "new"), f"--seed={seed}"])
+    assert f"argument --seed: '{seed}' is no seed: write an integer of at least 0" in capsys.readouterr().err
+
+
+def test_a_kernel_is_no_record_to_be_run_again(tmp_path, capsys):
+    (tmp_path / "mine.cu").write_text(COALESCED.source)
+    assert main(["rerun", str(tmp_path / "mine.cu")]) == 2
+    assert "mine.cu is no record: give the folder of one, or the JSON file of a climb" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="this system has no /proc")
+def test_a_place_where_nothing_can_be_written_is_refused_before_anything_runs(monkeypatch, capsys):
+    monkeypatch.setattr(climbing, "bench", None)
+    assert main(["record", "/proc/gemmlab", "--rungs", "0", "--backend", "emulator"]) == 2
+    assert "/proc/gemmlab cannot be made" in capsys.readouterr().err
+    assert main(["climb", "--json", "/proc/gemmlab.json", "--rungs", "0", "--backend", "emulator"]) == 2
+    assert "--json /proc/gemmlab.json cannot be written: you may not write to /proc" in capsys.readouterr().err
 
 
 def test_the_command_says_in_a_line_which_launch_ended_the_context(tmp_path, monkeypatch, capsys):

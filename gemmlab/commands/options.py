@@ -3,16 +3,19 @@
 import argparse
 import os
 import sys
+import tempfile
 from pathlib import Path
+from typing import Any
 
 from gemmlab import backend
 
 BAR = "{desc} |{bar:30}| {percentage:.0f}%, {elapsed} gone, {remaining} to go (Ctrl-C keeps what is done)"
+LONG_S = 120.0
 
 
 def add_problem(parser: argparse.ArgumentParser) -> None:
     """Add --rungs, --size, --shape and --backend, as `rungs`, `shape` (M, N, K) and `backend`."""
-    parser.add_argument("--rungs", default="", metavar="0-1", help="the rungs, such as 0-1 or 0,coalesced (all)")
+    parser.add_argument("--rungs", metavar="0-1", help="the rungs, such as 0-1 or 0,coalesced (all)")
     add_shape(parser, 256)
     add_backend(parser)
 
@@ -41,8 +44,53 @@ def require_writable(option: str, path: Path | None) -> None:
     existing = next(place for place in (path, *path.absolute().parents) if place.exists())
     if existing != path and not existing.is_dir():
         raise ValueError(f"{option} {path} cannot be written: {existing} is a file, not a folder")
-    if not os.access(existing, os.W_OK):
+    if not (may_write_in(existing) if existing.is_dir() else os.access(existing, os.W_OK)):
         raise ValueError(f"{option} {path} cannot be written: you may not write to {existing}")
+
+
+def may_write_in(folder: Path) -> bool:
+    """Whether a file can be made in a folder: tried, as a superuser may write anywhere by rights, and not in /proc."""
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False
+
+
+def chosen_rungs(selection: str | None) -> tuple[Any, ...]:
+    """Return the rungs that --rungs selects, all where it is not given. Raises ValueError that names the option."""
+    from gemmlab import ladder  # here, so that the doctor can speak where NumPy or NVRTC is broken
+
+    if selection is None:
+        return ladder.RUNGS
+    try:
+        rungs = ladder.rungs(selection)
+    except ValueError as error:
+        raise ValueError(f"--rungs {selection!r}: {error}") from None
+    for position, rung in enumerate(rungs):
+        if rung in rungs[:position]:
+            raise ValueError(f"--rungs {selection!r} names rung {rung.number} ({rung.name}) twice: name it once")
+    return rungs
+
+
+def bar(what: str, total: int) -> Any:
+    """Return a progress bar of runs, which shows at once."""
+    from tqdm import tqdm
+
+    return tqdm(total=total, desc=what, leave=False, bar_format=BAR, miniters=0)
+
+
+def warn_of_hours(command: str, kernels: int, shape: tuple[int, int, int], where: backend.Backend) -> None:
+    """Say on the emulator, before a long command begins, about how long it takes and what would be shorter."""
+    from gemmlab import climb, gemm
+
+    seconds = kernels * climb.expected_seconds(gemm.Gemm(*shape))
+    if where.name == "emulator" and seconds > LONG_S:
+        print(
+            f"gemmlab {command}: the emulator takes about {seconds / 60:,.0f} minutes for this, by an estimate from "
+            "the FLOPs; a smaller --size shows the same counts per tile",
+            file=sys.stderr,
+        )
 
 
 def refuse(command: str, why: object, status: int) -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gemmlab import backend
-from gemmlab.commands.options import BAR, add_backend, add_problem, refuse
+from gemmlab.commands.options import add_backend, add_problem, bar, chosen_rungs, refuse, warn_of_hours
 from gemmlab.context import ContextLost
 
 
@@ -32,7 +32,7 @@ def add(commands: Any) -> None:
         metavar="KERNEL=TEXT",
         help="what should come of a kernel, in words; may be repeated",
     )
-    recording.add_argument("--seed", type=int, default=0, metavar="N", help="of the inputs (0)")
+    recording.add_argument("--seed", type=_seed, default=0, metavar="N", help="of the inputs (0)")
     recording.add_argument("--note", default="", metavar="TEXT", help="what the record is about")
     recording.set_defaults(command=_guarded("record", record))
 
@@ -61,7 +61,9 @@ def add(commands: Any) -> None:
 
 
 def record(options: argparse.Namespace) -> int:
-    """Record rungs and edited kernels; 0 when all are right, 1 when one is not, 130 when an interrupt ended it."""
+    """Record rungs and edited kernels; 0 when all are right, 1 when one is not or an error ended it, 130 when an
+    interrupt did.
+    """
     from gemmlab import gemm, record
     from gemmlab.environment import card_name
     from gemmlab.record import decisions
@@ -69,7 +71,9 @@ def record(options: argparse.Namespace) -> int:
     where = _backend(options)
     kernels = _kernels(options.rungs, options.edited, card_name(where))
     problem = gemm.Gemm(*options.shape)
-    with _bar("recording", 2 * len(kernels)) as bar:
+    record.require_new(options.folder)
+    warn_of_hours("record", len(kernels), options.shape, where)
+    with bar("recording", 2 * len(kernels)) as recording:
         written = record.write(
             options.folder,
             kernels,
@@ -78,12 +82,13 @@ def record(options: argparse.Namespace) -> int:
             note=options.note,
             where=where,
             seed=options.seed,
-            progress=bar.update,
+            progress=recording.update,
         )
     found = [f"{name}: {stop}" for name in kernels for stop in decisions.stops(written, name)]
     print("\n".join([*found, f"written to {options.folder}: read {options.folder / record.PAGE}"]))
     if written.data["ended"] is not None:
-        return refuse("record", f"{len(written.runs)} of {len(kernels)} runs are done: {written.data['ended']}", 130)
+        said = f"{len(written.runs)} of {len(kernels)} runs are done: {written.data['ended']}"
+        return refuse("record", said, _status(written))
     return 1 if found else 0
 
 
@@ -108,15 +113,17 @@ def compare(options: argparse.Namespace) -> int:
 
 
 def rerun(options: argparse.Namespace) -> int:
-    """Run a record again and print both; 0 when it was repeated, 1 when something differs, 130 when it ended early."""
+    """Run a record again and print both; 0 when it was repeated, 1 when something differs or an error ended it, 130
+    when an interrupt did.
+    """
     from gemmlab import record
 
     before = record.load(options.folder)
-    with _bar("running again", len(before.runs) + len(before.data["examinations"])) as bar:
-        now = record.rerun(before, _backend(options), bar.update)
+    with bar("running again", len(before.runs) + len(before.data["examinations"])) as repeating:
+        now = record.rerun(before, _backend(options), repeating.update)
     print(record.compare(before, now))
     if now.data["ended"] is not None:
-        return refuse("rerun", f"not everything was repeated: {now.data['ended']}", 130)
+        return refuse("rerun", f"not everything was repeated: {now.data['ended']}", _status(now))
     unequal = record.differences(before, now)
     print("\n".join(["", *unequal]) if unequal else "\nresults, bits of C and counts are equal")
     return 1 if unequal else 0
@@ -128,12 +135,13 @@ def _guarded(name: str, command: Callable[[argparse.Namespace], int]) -> Callabl
     def run(options: argparse.Namespace) -> int:
         # Imported here so that the doctor can speak where NumPy or NVRTC is broken.
         from gemmlab import nvrtc
+        from gemmlab.timing import LaunchFailed
 
         try:
             return command(options)
         except (ValueError, OSError, backend.CudaUnavailable, nvrtc.CompilerUnavailable) as error:
             return refuse(name, error, 2)
-        except (AssertionError, ContextLost) as error:  # of cuBLAS, the yardstick, or of the first launch
+        except (AssertionError, ContextLost, LaunchFailed) as error:  # of cuBLAS, or of the first launch
             return refuse(name, error, 1)
         except MemoryError:
             return refuse(name, "this machine has too little memory for the shape: choose a smaller one", 2)
@@ -143,20 +151,28 @@ def _guarded(name: str, command: Callable[[argparse.Namespace], int]) -> Callabl
     return run
 
 
-def _kernels(rungs: str, edited: list[tuple[str, str]], card: str | None) -> Mapping[str, Any]:
+def _kernels(rungs: str | None, edited: list[tuple[str, str]], card: str | None) -> Mapping[str, Any]:
     """The kernels by name, with their tiles for a card: rungs, all unless some are named or edited ones stand alone."""
     from gemmlab import ladder, launch, tuned
 
-    chosen = ladder.rungs(rungs) if rungs else () if edited else ladder.RUNGS
+    chosen = () if rungs is None and edited else chosen_rungs(rungs)
     kernels = {rung.name: launch.of(rung, tuned.tile(rung, card)) for rung in chosen}
     for which, file in edited:
-        rung, name = ladder.rung(which), Path(file).stem
+        name = Path(file).stem
+        try:
+            rung = ladder.rung(which)
+        except ValueError as error:
+            raise ValueError(f"--edited {which}={file}: {error}") from None
         if name in kernels:
             raise ValueError(f"--edited {which}={file}: there is a kernel {name!r} already: give the file another name")
         try:
             source = Path(file).read_text(encoding="utf-8")
         except UnicodeDecodeError as error:
             raise ValueError(f"--edited {which}={file}: the file is no text in UTF-8: {error}") from None
+        except OSError as error:
+            raise ValueError(
+                f"--edited {which}={file}: {error.strerror}: write the path of an edited copy of the rung's kernel"
+            ) from None
         kernels[name] = launch.of(rung, tuned.tile(rung, card), source)
     return kernels
 
@@ -173,10 +189,14 @@ def _backend(options: argparse.Namespace) -> backend.Backend:
     return backend.choose(options.backend or os.environ.get(backend.VARIABLE, ""))
 
 
-def _bar(what: str, total: int) -> Any:
-    from tqdm import tqdm
+def _status(ended: Any) -> int:
+    return 130 if ended.interrupted else 1
 
-    return tqdm(total=total, desc=what, delay=1, leave=False, bar_format=BAR)
+
+def _seed(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is no seed: write an integer of at least 0")
+    return int(text)
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -11,6 +11,7 @@ decision, `load` reads a folder of any machine, `compare` puts two side by side,
 
 import json
 import os
+import tempfile
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -59,7 +60,7 @@ def write(
     name, a text or a source that cannot enter a record, or a shape that a kernel does not take.
     """
     folder = Path(folder)
-    _require_new(folder)
+    require_new(folder)
     where = where or backend.choose(os.environ.get(backend.VARIABLE, ""))
     plan = record_plan.plan(kernels, problems, expected, note, seed, profile)
     return _save(folder, recording.carry_out(plan, where, progress))
@@ -72,6 +73,8 @@ def load(path: str | Path) -> Record:
     """
     path = Path(path)
     path = path.parent if path.name == DATA else path
+    if path.is_file() and path.suffix != ".json":
+        raise ValueError(f"{path} is no record: give the folder of one, or the JSON file of a climb")
     shipped = records.SHIPPED / f"{path}.json"
     if path.is_file() or (not path.exists() and shipped.is_file()):
         return recorded.of_climb(records.load(path if path.is_file() else shipped))
@@ -113,14 +116,18 @@ def rerun(
     return recording.carry_out(record_plan.repetition(record), where, progress)
 
 
-def _require_new(folder: Path) -> None:
+def require_new(folder: Path) -> None:
+    """Raise what `write` raises for a folder in which it could not write a record."""
     if len(os.fsencode(folder.name)) > LONGEST_NAME:
         raise ValueError(f"the folder's name has {len(os.fsencode(folder.name))} bytes, but may have {LONGEST_NAME}")
     if folder.exists():
         raise FileExistsError(f"{folder} is there already, and a record is never written over: choose another name")
     existing = next(place for place in folder.absolute().parents if place.exists())
-    if not (existing.is_dir() and os.access(existing, os.W_OK)):
-        raise PermissionError(f"{folder} cannot be made: you may not write to {existing}")
+    try:
+        with tempfile.TemporaryFile(dir=existing):  # tried: a superuser may write anywhere by rights, and not in /proc
+            pass
+    except OSError:
+        raise PermissionError(f"{folder} cannot be made: you may not write to {existing}") from None
 
 
 def _save(folder: Path, record: Record) -> Record:
