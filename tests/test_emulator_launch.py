@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from gemmlab import emulator as cp
 from gemmlab import nvrtc
+from gemmlab.emulator import machine
 from gemmlab.emulator.arrays import MEMORY
 from gemmlab.emulator.lanes import Batch
 from gemmlab.gemm import Gemm
@@ -342,6 +343,33 @@ def test_a_trace_reports_an_endless_loop_and_keeps_what_it_counted(limit):
     trace = cp.trace(looping, (1,), (1,), (cp.zeros(1, np.int32),))
     assert [hazard.kind for hazard in trace.hazards] == ["timeout"]
     assert (trace.accesses[0].line, trace.accesses[0].op, trace.accesses[0].requests) == (3, "st.global", 1)
+
+
+def test_a_loop_that_runs_long_says_so_once_with_its_line_before_the_limit(limit, monkeypatch, capsys):
+    looping = kernel("    while (*(volatile int*)p == 0) {}")
+    looping.compile()
+    limit(0.3)
+    monkeypatch.setattr(machine, "NOTICE_SECONDS", 0.05)
+    with pytest.raises(cp.KernelFault, match="stopped after"):
+        looping((1,), (1,), (cp.zeros(1, np.int32),))
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.startswith("line 3: the same blocks still run after 0.05 s") and said.endswith("the limit of 0.3 s")
+
+
+def test_a_trace_of_a_loop_out_of_bounds_ends_at_the_notice_with_what_it_found(limit, monkeypatch, capsys):
+    looping = kernel("    while (*(volatile int*)(p + 1) == 0) {}")
+    looping.compile()
+    limit(60)
+    monkeypatch.setattr(machine, "NOTICE_SECONDS", 0.05)
+    trace = cp.trace(looping, (1,), (1,), (cp.zeros(1, np.int32),))
+    assert [hazard.kind for hazard in trace.hazards] == ["out-of-bounds", "timeout"]
+    assert "mend the other findings first" in trace.hazards[1].message and capsys.readouterr().err == ""
+
+
+def test_a_wide_access_that_begins_inside_an_array_says_how_long_the_array_is():
+    wide = kernel("    p[0] = (int)*(volatile long long*)p;")
+    with pytest.raises(cp.KernelFault, match=r"reads 8 bytes at byte 0 .*of p, which has 4 bytes"):
+        wide((1,), (1,), (cp.zeros(1, np.int32),))
 
 
 def test_a_grid_of_many_blocks_is_stopped_by_the_limit(limit):

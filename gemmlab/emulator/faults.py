@@ -100,7 +100,8 @@ def access_hazard(op: str, line: int, batch: Batch, found: Fault) -> Hazard:
                 "narrower accesses"
             )
     else:
-        what = f"{does} at {place}"
+        begins_inside = place.offset is not None and 0 <= place.offset < place.size
+        what = f"{does} at {place}" + (f", which has {place.size} bytes" if begins_inside else "")
         cure = "guard the access with the array's bounds"
     return Hazard(
         found.kind,

@@ -7,6 +7,7 @@ has arrived. The machine counts nothing: it tells its observers, and a plain lau
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -44,6 +45,9 @@ POLL = PATIENCE // 50
 
 STEPS_PER_LOOK = 1000
 
+NOTICE_SECONDS = 10.0
+"""After so long in one batch of blocks a launch says where it is, or stops where it has gone wrong before."""
+
 
 @dataclass
 class Machine:
@@ -60,6 +64,8 @@ class Machine:
     lanes: int = LANES
     printed: int = 0
     _deadline: float = field(default=0.0, init=False)
+    _notice: float = field(default=0.0, init=False)
+    _faulted: bool = field(default=False, init=False)
 
     def run(
         self,
@@ -79,6 +85,7 @@ class Machine:
         lanes = min(self.lanes, max(1, room // max(per_block, 1)) * threads)
         with np.errstate(all="ignore"):
             for batch in batches(grid[::-1], block[::-1], lanes):
+                self._notice = time.monotonic() + NOTICE_SECONDS
                 self.look_at_the_clock(function.blocks[0].exit.line)
                 self._run_batch(function, batch, regions, parameters)
 
@@ -139,17 +146,24 @@ class Machine:
             raise KeyboardInterrupt(f"line {block.exit.line}: the launch was interrupted here") from None
 
     def look_at_the_clock(self, line: int) -> None:
-        """Raises KernelFault when the time of the launch is up."""
-        if time.monotonic() > self._deadline:
-            raise KernelFault(
-                Hazard(
-                    "timeout",
-                    line,
-                    f"the launch was stopped after {self.seconds:g} s",
-                    cure="a loop here may never end; if the launch is only long, use a smaller problem or allow more "
-                    "with emulator.time_limit(seconds)",
-                )
-            )
+        """Raise KernelFault when the time of the launch is up; say once for a batch that it takes long."""
+        now = time.monotonic()
+        if now > self._deadline:
+            cure = "a loop here may never end; if the launch is only long, use a smaller problem or allow more with "
+            cure += "emulator.time_limit(seconds)"
+            raise KernelFault(Hazard("timeout", line, f"the launch was stopped after {self.seconds:g} s", cure=cure))
+        if now > self._notice:
+            self._notice = self._deadline
+            self._give_notice(line)
+
+    def _give_notice(self, line: int) -> None:
+        """Print where blocks still run. Raises KernelFault where an access has gone wrong already."""
+        running = f"the same blocks still run after {NOTICE_SECONDS:g} s"
+        if self._faulted:
+            cure = "mend the other findings first; a loop here may never end"
+            raise KernelFault(Hazard("timeout", line, f"{running}, so the launch was stopped", cure=cure))
+        stop = f"interrupt with the stop button or Ctrl+C, or wait for the limit of {self.seconds:g} s"
+        print(f"line {line}: {running}; {stop}", file=sys.stderr, flush=True)
 
     def _leave(self, leave: Exit, function: CompiledFunction, frame: Frame, mask: Mask, standing: Standing) -> None:
         """Send the lanes of a finished block on."""
@@ -271,6 +285,7 @@ class Machine:
 
     def fault(self, site: Site, batch: Batch, found: Fault) -> None:
         """Turn what a checked access found into a hazard."""
+        self._faulted = True
         self.on_fault(access_hazard(site.op, site.line, batch, found))
 
 
