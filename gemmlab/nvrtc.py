@@ -3,11 +3,13 @@
 import difflib
 import functools
 import re
+import traceback
 from collections.abc import Iterable
 from dataclasses import dataclass
 from types import ModuleType
 
-SOURCE_NAME = "kernel.cu"
+from gemmlab import compiler_log
+from gemmlab.compiler_log import SOURCE_NAME
 
 _ARCHITECTURE = re.compile(r"(?:sm|compute)_(\d{2,3})([af]?)")
 _OPTION_KINDS = {
@@ -28,6 +30,12 @@ class CompileError(Exception):
         super().__init__(message)
         self.log = log
         self.source = source
+
+    def _render_traceback_(self) -> list[str]:
+        # IPython prints this in place of a traceback, whose frames say nothing about the source.
+        frames = traceback.extract_tb(self.__traceback__)
+        cell = [f"line {f.lineno} of the cell: {f.line}" for f in frames if "ipykernel_" in f.filename]
+        return [f"CompileError: {self}", *cell[:1]]
 
 
 class CompilerUnavailable(RuntimeError):
@@ -106,7 +114,7 @@ def _compile(source: str, options: tuple[str, ...], arch: str) -> tuple[str, str
     finally:
         _call("nvrtcDestroyProgram", program)
     if status.value:
-        raise CompileError(_message(log, source, options, ptx) or status.name, log, source)
+        raise CompileError(compiler_log.message(log, source, options, ptx) or status.name, log, source)
     if not ptx:
         raise ValueError(f"options {options} make NVRTC write something other than PTX: leave out -dlto and -optix-ir")
     return ptx, log
@@ -170,59 +178,6 @@ def _compute_capability(arch: str) -> str:
             f"{', '.join(supported_architectures())}"
         )
     return match[1] + match[2]
-
-
-def _message(log: str, source: str, options: tuple[str, ...], ptx: str) -> str:
-    """NVRTC's log without ptxas's statistics, each located message followed by its line of the source, and a cure."""
-    lines = [line for line in log.splitlines() if not line.startswith(("ptxas info", "ptxas         ."))]
-    shown = []
-    for line, following in zip(lines, [*lines[1:], ""], strict=True):
-        shown.append(line)
-        located = _located_line(line, ptx)
-        already_quoted = following.startswith(" ")
-        if located and not already_quoted:
-            shown.append(_quoted(located, source))
-    return "\n".join([*shown, *_cures(log, options)]).strip()
-
-
-def _located_line(message: str, ptx: str) -> int | None:
-    """The line of the source that a message of the compiler, or of ptxas about the PTX, speaks of."""
-    if match := re.match(rf"{re.escape(SOURCE_NAME)}\((\d+)\): ", message):
-        return int(match[1])
-    if match := re.match(r"ptxas .*\bline (\d+);", message):
-        above = "\n".join(ptx.split("\n")[: int(match[1])])
-        file_number = re.search(rf'^\s*\.file\s+(\d+)\s+"[^"]*{re.escape(SOURCE_NAME)}"', ptx, re.MULTILINE)
-        locations = re.findall(rf"^\s*\.loc\s+{file_number[1]}\s+(\d+)", above, re.MULTILINE) if file_number else []
-        return int(locations[-1]) if locations else None
-    return None
-
-
-def _quoted(line: int, source: str) -> str:
-    text = source.split("\n")[line - 1 : line]
-    return f"  {SOURCE_NAME}({line}): {text[0].strip() if text else ''}"
-
-
-def _cures(log: str, options: tuple[str, ...]) -> list[str]:
-    cures = []
-    if match := re.search(r"too much shared data \(0x(\w+) bytes, 0x(\w+) max\)", log):
-        needed, limit = (int(number, 16) for number in match.groups())
-        cures.append(
-            f"A block declares {needed} bytes of __shared__ arrays and may declare {limit}: make the tiles "
-            "smaller, or use extern __shared__ memory with the opt-in to more."
-        )
-    if re.search(r"(?:cannot|could not) open source file", log):
-        cures.append(
-            "CUDA's headers come with: pip install nvidia-cuda-runtime nvidia-cuda-cccl nvidia-cuda-crt. "
-            "The host's are not for kernels: sqrtf, printf and the like need no header, and <cstdint> is "
-            "<cuda/std/cstdint> there."
-        )
-    macros = [option for option in options if option.startswith("-D")]
-    if macros and "__nv_nvrtc_builtin_header.h(" in log:
-        cures.append(
-            f"One of the options {' '.join(macros)} redefines a name of NVRTC's own header, which uses T for "
-            "one: choose another name."
-        )
-    return cures
 
 
 def _parse_ptxas(log: str) -> dict[str, KernelResources]:

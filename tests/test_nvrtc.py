@@ -144,6 +144,22 @@ def test_a_syntax_error_shows_nvrtcs_message_and_the_line():
     assert 'identifier "b" is undefined' in raised.value.log
 
 
+def test_where_there_is_an_error_no_warning_is_shown_and_the_log_keeps_them():
+    source = "__global__ void f(int* p)\n{\n    int unused = 1;\n    int sum = 0\n    p[0] = sum;\n}\n"
+    with pytest.raises(nvrtc.CompileError) as raised:
+        nvrtc.compile_ptx(source)
+    assert "kernel.cu(5): error" in str(raised.value) and "1 error detected" in str(raised.value)
+    assert "warning" not in str(raised.value) and "never referenced" in raised.value.log
+
+
+def test_a_notebook_shows_the_compilers_words_and_the_line_of_the_cell_without_frames():
+    cell = compile("nvrtc.compile_ptx('int f( {')", "/tmp/ipykernel_7/1234.py", "exec")
+    with pytest.raises(nvrtc.CompileError) as raised:
+        exec(cell, {"nvrtc": nvrtc})
+    said, where = raised.value._render_traceback_()
+    assert said.startswith("CompileError: kernel.cu(1): error") and where.startswith("line 1 of the cell")
+
+
 def test_a_located_message_without_its_line_gets_it():
     with pytest.raises(nvrtc.CompileError) as raised:
         nvrtc.compile_ptx(KERNEL.replace("*= a;", "*= b;"), ("--brief-diagnostics=true",))

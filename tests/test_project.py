@@ -22,6 +22,7 @@ LONGEST_MODULE = 300
 # From the ground up: a module imports only what stands before it.
 LAYERS = (
     "gpus",
+    "compiler_log",
     "nvrtc",
     "gemm",
     "schema",
