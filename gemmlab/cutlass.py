@@ -2,7 +2,7 @@
 
 Of NVIDIA's two packages `nvidia-cutlass` carries CUTLASS's C++ headers (BSD 3-clause), and in them the SIMT GEMM that
 is compared with the rungs; `nvidia-cutlass-dsl` is a language to write kernels in, and holds none. NVRTC compiles a
-kernel from the headers as it does a rung, so that nothing is needed but `pip install 'gemmlab[cutlass]'`.
+kernel from the headers as it does a rung, so that nothing is needed but the extra `cutlass`.
 
 CUTLASS names three shapes, M x N x K: of a block of threads (BM, BN, BK), of a warp (WM, WN, BK), of an instruction,
 which is 1 x 1 x 1, one FMA of one lane. A lane's tile follows: the warp's 32 lanes stand 8 x 4 where the warp's tile is
@@ -13,12 +13,13 @@ import importlib.util
 from dataclasses import dataclass
 from pathlib import Path
 
+from gemmlab import roofline
+from gemmlab.emulator.lanes import WARP
 from gemmlab.gemm import Gemm
 from gemmlab.ladder import Geometry
 from gemmlab.launch import Kernel
 
-WARP = 32
-CURE = "install CUTLASS's headers with: pip install 'gemmlab[cutlass]'"
+CURE = "install its headers, in gemmlab's own folder, with: .venv/bin/python -m pip install --editable '.[cutlass]'"
 
 SOURCE = r"""
 #include <cutlass/cutlass.h>
@@ -81,7 +82,7 @@ class Simt:
     def shared_bytes(self) -> int:
         """Bytes of shared memory that the tiles of A and B take in a block, every stage's together."""
         tile = self.tile
-        return 4 * self.stages * tile["BK"] * (tile["BM"] + tile["PAD"] + tile["BN"])
+        return self.stages * roofline.shared_bytes(tile["BM"] + tile["PAD"], tile["BN"], tile["BK"])
 
     @property
     def requires(self) -> str:
@@ -147,13 +148,14 @@ def kernel(setting: Simt) -> Kernel:
 def shapes_table() -> str:
     """Return CUTLASS's settings as text: its shapes, what they make of a block, warp and lane, and what they cost."""
     lines = [
-        f"{'block M x N x K':<16}{'warp M x N':<12}{'stages':>6}{'lanes':>8}{'TM x TN':>9}{'threads':>9}{'shared':>9}"
+        f"{'block M x N x K':<16}{'warp M x N':<12}{'stages':>6}{'lanes':>8}{'TM x TN':>9}{'threads':>9}"
+        f"{'shared (B)':>12}"
     ]
     for each in SETTINGS:
         tile = each.tile
         lines.append(
             f"{_written(each.threadblock):<16}{_written(each.warp[:2]):<12}{each.stages:>6}{_written(each.lanes):>8}"
-            f"{_written((tile['TM'], tile['TN'])):>9}{each.threads:>9}{each.shared_bytes:>9,}"
+            f"{_written((tile['TM'], tile['TN'])):>9}{each.threads:>9}{each.shared_bytes:>12,}"
         )
     return "\n".join(lines)
 

@@ -22,7 +22,9 @@ try:
     from kernel_tuner.observers import BenchmarkObserver
 except ModuleNotFoundError as missing:
     raise ModuleNotFoundError(
-        f"{missing.name} is not installed, which tuning needs: pip install 'kernel_tuner>=1.5,<2'", name=missing.name
+        f"{missing.name} is not installed, which tuning needs: install it, in gemmlab's own folder, with "
+        ".venv/bin/python -m pip install --editable '.[tune]'",
+        name=missing.name,
     ) from None
 
 Progress = Callable[[int], object]

@@ -1,4 +1,5 @@
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -61,8 +62,39 @@ def test_the_table_has_a_line_a_setting_under_its_header():
 
 def test_missing_headers_are_told_with_the_cure(monkeypatch):
     monkeypatch.setattr(cutlass.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(FileNotFoundError, match=r"gemmlab\[cutlass\]"):
+    with pytest.raises(FileNotFoundError, match=r"--editable '\.\[cutlass\]'"):
         cutlass.kernel(DEFAULT)
+
+
+@pytest.fixture
+def package(monkeypatch, tmp_path):
+    """A folder in the form of the package that carries the headers, with the one file by which they are known."""
+    include = tmp_path / "source" / "include"
+    (include / "cutlass").mkdir(parents=True)
+    (include / "cutlass" / "cutlass.h").touch()
+    found = SimpleNamespace(submodule_search_locations=[str(tmp_path)])
+    monkeypatch.setattr(cutlass.importlib.util, "find_spec", lambda name: {"cutlass_library": found}[name])
+    return include
+
+
+def test_a_setting_goes_to_the_compiler_as_macros_beside_the_headers(package):
+    kernel = cutlass.kernel(SETTINGS[3])  # 256 x 128 x 8 in warps of 64 x 64, 4 stages
+    assert f"-I{package}" in kernel.options
+    macros = {option for option in kernel.options if option.startswith("-D")}
+    assert macros == {"-DBM=256", "-DBN=128", "-DBK=8", "-DWM=64", "-DWN=64", "-DSTAGES=4", "-DMAINLOOP=Sm80"}
+    assert "-DMAINLOOP=Sm50" in cutlass.kernel(DEFAULT).options
+
+
+# 513 rows are three blocks of 256, 129 columns two of 128; (256 / 64) x (128 / 64) warps are 256 threads.
+def test_blocks_go_down_C_in_x(package):
+    grid, block, dynamic = cutlass.kernel(SETTINGS[3]).geometry(Gemm(513, 129, 8))
+    assert (tuple(grid), tuple(block), dynamic) == ((3, 2, 1), (256, 1, 1), 0)
+
+
+def test_a_package_without_headers_is_not_taken_for_them(package):
+    (package / "cutlass" / "cutlass.h").unlink()
+    with pytest.raises(FileNotFoundError, match="CUTLASS is not installed"):
+        cutlass.headers()
 
 
 @needs_headers
@@ -80,7 +112,8 @@ def test_cutlass_is_right_on_the_emulator_and_takes_the_shared_memory_that_its_s
 
 def run(date="2026-12-01", card=CARD, **fields):
     environment = dict.fromkeys(cutlass_runs.ENVIRONMENT, "x") | {"card": card, "date": date}
-    environment["conditions"] = dict.fromkeys(("boundary", "cache", "clocks")) | {
+    environment["conditions"] = dict.fromkeys(("boundary", "cache", "clocks", "batch", "cublas_milliseconds")) | {
+        "family": "uniform",
         **dict.fromkeys(("seed", "warmup", "samples"), 0),
         **dict.fromkeys(("alpha", "beta"), 1.0),
     }
@@ -128,12 +161,44 @@ def test_what_nobody_has_measured_is_a_dash(runs):
     assert {row[name] for name in ("TFLOP/s", "% of cuBLAS", "setting", "measured")} == {"-"}
 
 
-def test_every_shipped_run_has_the_form_of_one():
-    assert isinstance(cutlass_runs.shipped(), tuple)
+def written(path, made):
+    path.write_text(json.dumps(made), encoding="utf-8")
+    return path
 
 
-def test_a_file_of_another_form_is_refused_by_name(tmp_path):
-    path = tmp_path / "other.json"
-    path.write_text(json.dumps({"environment": {}}))
-    with pytest.raises(ValueError, match=r"other.json is no run of CUTLASS"):
+def test_a_run_is_loaded_as_it_was_written_and_shipped_ones_by_the_names_of_their_files(monkeypatch, tmp_path):
+    other = run(card="NVIDIA A100", milliseconds=None)
+    assert cutlass_runs.load(written(tmp_path / "b.json", run())) == run()
+    written(tmp_path / "a.json", other)
+    monkeypatch.setattr(cutlass_runs, "FOLDER", tmp_path)
+    assert cutlass_runs.shipped() == (other, run())
+
+
+@pytest.mark.parametrize(
+    "wrong, field",
+    [
+        (run(stages="2"), "stages"),
+        (run(milliseconds=[4.0, "fast"]), "milliseconds"),
+        (run(shape=4096), "shape"),
+        (run(more=1), "more"),
+        ({"environment": {}, "rows": []}, "environment"),
+        ({"environment": run()["environment"]}, "rows"),
+    ],
+)
+def test_a_file_of_another_form_is_refused_by_its_name_and_the_field(monkeypatch, tmp_path, wrong, field):
+    path = written(tmp_path / "other.json", wrong)
+    with pytest.raises(ValueError, match=rf"other.json is no run of CUTLASS: .*{field}"):
         cutlass_runs.load(path)
+    monkeypatch.setattr(cutlass_runs, "FOLDER", tmp_path)
+    with pytest.raises(ValueError, match=r"other.json is no run of CUTLASS"):
+        cutlass_runs.shipped()
+
+
+def test_the_row_is_shown_as_a_line_a_column():
+    lines = cutlass_runs.ladder_text([run()], CARD, CUBE).splitlines()
+    assert lines[1].split() == ["TFLOP/s", "34.36"] and len(lines) == 5
+
+
+def test_every_run_that_comes_with_gemmlab_can_be_read():
+    for path in cutlass_runs.FOLDER.glob("*.json"):
+        assert cutlass_runs.load(path)["rows"]
