@@ -84,6 +84,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     launches = experiments.launches(RUNGS, problem, inputs(problem), where)
     ours = by_gemmlab(launches, where)
     figures = compared(ours, by_cupy(launches), by_cuda_bench(launches, where, bench))
+    for name, submit in launches.items():
+        submit.require_right(name)
     print(table(figures))
     options.json.write_text(json.dumps(as_data(figures, ours, where, problem), indent=1) + "\n", encoding="utf-8")
     return int(any(abs(figure.difference) > ALLOWED for figure in figures))

@@ -14,6 +14,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from numbers import Integral
 from types import SimpleNamespace
@@ -37,6 +38,7 @@ From the record that gemmlab ships. The kernel needs a fraction of it: rung 2, c
 """
 MIN_SAMPLE_MS = 10.0
 MAX_BATCH = 10_000
+BUDGET_S, LEAST_SAMPLES = 60.0, 3  # for how long samples are taken, and how many in any case
 
 
 class LaunchFailed(RuntimeError):
@@ -90,8 +92,11 @@ class Timing:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What a reader should know before trusting the median: throttling, an unsteady clock, a drift; in words."""
-        return steadiness.remarks(self.samples_ms, self.readings)
+        """What to know before trusting the median: few samples, throttling, an unsteady clock, a drift; in words."""
+        said = f"one sample more would have passed the {BUDGET_S:g} s that samples may take: there are "
+        spent = _is_spent([self.batch * ms for ms in self.samples_ms])
+        short = (f"{said}{len(self.samples_ms)}",) if spent else ()
+        return *short, *steadiness.remarks(self.samples_ms, self.readings)
 
     def __str__(self) -> str:
         figures = (
@@ -115,7 +120,7 @@ def time_kernel(
 
     With WARM, events stand around the whole batch; with FLUSHED, around each launch, after twice the L2 has been
     overwritten on the same stream, and the flush hides the submission. `batch` is sized to MIN_SAMPLE_MS unless given.
-    `cuda` stands for `cupy.cuda`.
+    Of `samples`, those are taken that fit into BUDGET_S, LEAST_SAMPLES at least. `cuda` stands for `cupy.cuda`.
 
     Raises ValueError for another cache policy or a count below 1; LaunchFailed, which calls the kernel `name`, when
     `launch` raises; and ContextLost, which names the launch too, when waiting for it does.
@@ -158,8 +163,11 @@ def time_graph(
         try:
             for _ in range(batch):
                 submission.launch()
-        finally:
-            graph = stream.end_capture()
+        except BaseException:
+            with suppress(Exception):  # it fails too where the launch spoiled the capture, and says less
+                stream.end_capture()
+            raise
+        graph = stream.end_capture()
         replay = _Submission(graph.launch, f"the graph of {name}", cuda)
         _warm_up(replay, 1)
         times, readings = _sample(lambda: _submit(replay, 1), replay, samples)
@@ -186,7 +194,7 @@ def time_end_to_end(
 
     for _ in range(warmup):
         run()
-    return Timing(tuple(sample() for _ in range(samples)), 1, warmup, COPIED, END_TO_END)
+    return Timing(_within_budget(sample, samples), 1, warmup, COPIED, END_TO_END)
 
 
 @dataclass(frozen=True)
@@ -257,12 +265,26 @@ def _sample(
     """Return the milliseconds of each batch, and what the GPU reported while it ran."""
     runtime = submission.cuda.runtime
     read = sensors.reader(runtime.deviceGetPCIBusId(runtime.getDevice()))
-    times, readings = [], []
-    for _ in range(samples):
+    readings = []
+
+    def sample() -> float:
         spans = submit()
         readings.append(read())  # between submission and wait, so that it takes no time of the sample
-        times.append(submission.wait(spans))
-    return tuple(times), tuple(readings)
+        return submission.wait(spans)
+
+    return _within_budget(sample, samples), tuple(readings)
+
+
+def _within_budget(sample: Callable[[], float], samples: int) -> tuple[float, ...]:
+    """Take samples in milliseconds until there are enough, or one more would pass BUDGET_S."""
+    times: list[float] = []
+    while len(times) < samples and not (len(times) >= LEAST_SAMPLES and _is_spent(times)):
+        times.append(sample())
+    return tuple(times)
+
+
+def _is_spent(samples_ms: Sequence[float]) -> bool:
+    return sum(samples_ms) + max(samples_ms) > BUDGET_S * 1e3
 
 
 def _cupy_cuda() -> Any:

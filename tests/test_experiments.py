@@ -29,7 +29,8 @@ def gpu(monkeypatch):
     fake = FakeGpu(MS)
     monkeypatch.setattr(experiments, "cublas_sgemm", fake.sgemm)
     monkeypatch.setattr(experiments, "LARGE", Gemm(96, 96, 96))
-    monkeypatch.setattr(experiments, "FITS_L2", Gemm(64, 64, 64))
+    monkeypatch.setattr(experiments, "MEDIUM", Gemm(64, 64, 64))
+    monkeypatch.setattr(experiments, "fitting", lambda l2_bytes: Gemm(64, 64, 64))
     monkeypatch.setattr(experiments, "SMALL", Gemm(32, 32, 32))
     return Backend("cuda", fake, "asked for")
 
@@ -73,12 +74,31 @@ def test_the_first_launch_is_of_a_source_that_was_never_compiled(gpu, monkeypatc
 def test_both_cache_policies_are_tried_at_both_sizes_beside_cublas(gpu):
     found = measure(["L2"], gpu)
     assert by(found, "kernel", "label", "problem") == {
-        (name, cache, problem): ms
+        (name, f"{cache}; A, B, C fit 60 MiB", problem): ms
         for name, ms in (("shared_tiles", 4.0), ("warp_tiles", 2.0), ("cuBLAS", 1.0))
         for cache in (WARM, FLUSHED)
-        for problem in (experiments.FITS_L2, experiments.LARGE)
+        for problem in (Gemm(64, 64, 64), experiments.LARGE)
     }
-    assert all(each.timing.cache == each.label for each in found.measurements)
+    assert all(each.label.startswith(each.timing.cache) for each in found.measurements)
+
+
+@pytest.mark.parametrize(("mebibytes", "n"), [(4, 512), (40, 1024), (50, 1024), (60, 1024), (72, 2048), (1, 256)])
+def test_the_size_that_fits_is_that_of_the_gpus_own_l2(mebibytes, n):
+    # Three matrices of n x n floats: 0.75 MiB at 256, 3 MiB at 512, 12 MiB at 1024, 48 MiB at 2048.
+    assert experiments.fitting(mebibytes << 20) == Gemm(n, n, n)
+
+
+@pytest.mark.parametrize("name", list(EXPERIMENTS))
+def test_a_result_that_timing_spoils_stops_the_experiment(name, gpu, monkeypatch):
+    right = experiments.correctness.recheck
+
+    def spoil(expected, launch_again, C, before):
+        C.fill(0)
+        return right(expected, launch_again, C, before)
+
+    monkeypatch.setattr(experiments.correctness, "recheck", spoil)
+    with pytest.raises(AssertionError, match=r"is wrong after it was timed: of \d+ outputs"):
+        measure([name], gpu)
 
 
 def test_zeros_and_random_numbers_take_turns(gpu):

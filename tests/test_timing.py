@@ -6,7 +6,7 @@ import sys
 
 import fake_nvml
 import pytest
-from fake_cuda import FakeCuda, FakeEvent
+from fake_cuda import FakeCuda, FakeEvent, FakeStream
 
 from gemmlab import context, records, timing
 from gemmlab.context import ContextLost
@@ -136,6 +136,40 @@ def test_capture_ends_where_a_launch_is_refused():
     with pytest.raises(LaunchFailed, match="sgemm could not be launched: calling cuBLAS"):
         time_graph(launch, batch=1, name="sgemm", cuda=cuda)
     assert cuda.capturing is None
+
+
+def test_an_end_of_capture_that_fails_too_does_not_hide_the_launch_that_was_refused():
+    cuda = FakeCuda(1)
+    stream = FakeStream(cuda)
+
+    def end_capture():
+        raise RuntimeError("cudaErrorStreamCaptureInvalidated")
+
+    def launch():
+        if cuda.capturing is not None:
+            raise RuntimeError("invalid argument")
+        cuda.launch()
+
+    stream.end_capture, cuda.Stream = end_capture, lambda: stream
+    with pytest.raises(LaunchFailed, match="mine could not be launched: invalid argument"):
+        time_graph(launch, batch=1, name="mine", cuda=cuda)
+
+
+@pytest.mark.parametrize(
+    ("launch_ms", "taken"),
+    [
+        (60_000.0, 3),  # three in any case
+        (7_000.0, 8),  # 56 s; nine would take 63 s
+        (3_000.0, 20),  # 60 s, which is not more than 60 s
+        (100.0, 20),
+    ],
+)
+def test_samples_end_within_a_minute_but_for_the_least_three_and_the_remarks_tell(launch_ms, taken):
+    cuda = FakeCuda(launch_ms)
+    timed = time_kernel(cuda.launch, samples=20, warmup=1, cuda=cuda)
+    assert len(timed.samples_ms) == len(timed.readings) == taken
+    said = f"one sample more would have passed the 60 s that samples may take: there are {taken}"
+    assert timed.remarks == ((said,) if launch_ms >= 3000 else ())
 
 
 def test_end_to_end_is_the_hosts_time_of_a_whole_run_and_is_named_so():
