@@ -34,10 +34,7 @@ USUAL_EDGES = (8, 16, 32)  # along a dimension of which nothing is known
 
 LARGEST_CONSTANT = 512  # a tile of 512 x 512 floats is past any shared memory, so a larger constant means another thing
 LARGEST_TILE = 4096  # outputs of a block along a side; a grid that grows with none of them does not depend on that side
-BLOCKS = (
-    9,
-    5,
-)  # down and across, ragged at the end: past one group of the orders of blocks that are in use, 2, 4 and 8
+BLOCKS = 9, 5  # down and across, ragged at the end: past one group of the orders of blocks that are in use, 2, 4 and 8
 # Which of the four sizes of K goes with those of M (down) and N (across). The diagonal puts alike ones together, so
 # that whole tiles come too: an idempotent Latin square.
 LATIN = ((0, 2, 3, 1), (3, 1, 0, 2), (1, 3, 2, 0), (2, 0, 1, 3))
@@ -77,12 +74,15 @@ class Examination:
 
     @property
     def message(self) -> str:
-        """The outcome in words: how many results are right, what went wrong, and the evidence of one failure."""
+        """The outcome in words: how many results are right, what went wrong, and the evidence of one failure, whose
+        launch is traced for hazards.
+        """
         lines = [f"{self.kernel.entry}: {len(self.checks) - len(self.wrong)} of {self.planned} results are right"]
         if self.wrong:
             _, shown = self._explained
             lines.append(f"{shown[0].where}:\n{shown[0].verdict.message}")
             lines.append(f"diagnosis: {self.diagnosis or 'no known mistake explains most of these results'}")
+            lines.extend(launch.found(self.kernel, shown[0].problem))
         if self.fault:
             lines.append(self.fault)
         return "\n".join(lines)

@@ -8,13 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from gemmlab import context, diagnosis, emulator
+from gemmlab import context, diagnosis, emulator, findings
 from gemmlab.diagnosis import Cause
 from gemmlab.emulator import device
 from gemmlab.emulator.observer import Observer
 from gemmlab.gemm import FAMILIES, Gemm, inputs, require_operands
 from gemmlab.ladder import Extent, Geometry, Rung, Tile, arguments
 from gemmlab.tolerance import Verdict, compare, expect, initial_output
+
+TRACED = 2 * 256**3  # FLOPs, of the largest wrong launch that is traced for its hazards
 
 
 @dataclass(frozen=True)
@@ -70,8 +72,9 @@ class Submission:
 
 @dataclass(frozen=True)
 class Checked:
-    """A verdict, the problem and the family of inputs that it belongs to, and what would explain a wrong result."""
+    """A verdict, the launch and the family of inputs that it belongs to, and what would explain a wrong result."""
 
+    kernel: Kernel
     problem: Gemm
     family: str
     verdict: Verdict
@@ -147,6 +150,17 @@ def trace(kernel: Kernel, problem: Gemm, observers: tuple[Observer, ...] = ()) -
     return submission(kernel, problem, inputs(problem)).trace(observers)
 
 
+def found(kernel: Kernel, problem: Gemm) -> tuple[str, ...]:
+    """Return at most one text: the hazards of a launch, if it is small enough (TRACED) and the emulator runs it."""
+    if problem.flops > TRACED:
+        return ()
+    try:
+        traced = trace(kernel, problem)
+    except (emulator.UnsupportedInstruction, MemoryError):
+        return ()
+    return () if traced.ok else (f"the emulator finds:\n{findings.text(traced)}",)
+
+
 def check(
     kernel: Kernel,
     problems: Iterable[Gemm],
@@ -158,10 +172,17 @@ def check(
 
 
 def require(checks: Sequence[Checked]) -> Sequence[Checked]:
-    """Return the checks when every result is right. Raises AssertionError with the verdict of the first that is not."""
+    """Return the checks when every result is right. Raises AssertionError with the verdict of the first that is not,
+    and with what the emulator finds in its launch.
+    """
     wrong = [each for each in checks if not each.verdict.correct]
     if wrong:
-        raise AssertionError(f"{len(wrong)} of {len(checks)} results are wrong. {wrong[0].message}")
+        first = wrong[0]
+        said = [
+            f"{len(wrong)} of {len(checks)} results are wrong. {first.message}",
+            *found(first.kernel, first.problem),
+        ]
+        raise AssertionError("\n".join(said))
     return checks
 
 
@@ -213,7 +234,7 @@ def checked(kernel: Kernel, problem: Gemm, family: str, xp: ModuleType = emulato
     causes = () if verdict.correct else diagnosis.causes(problem, A, B, before, result)
     if problem.beta == 0.0 and verdict.nan and compare(expected, _launched(kernel, problem, A, B, C, xp)).correct:
         causes = (diagnosis.READS_C, *causes)
-    return Checked(problem, family, verdict, causes)
+    return Checked(kernel, problem, family, verdict, causes)
 
 
 def _extent(given: Sequence[int]) -> Extent:

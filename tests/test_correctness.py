@@ -356,6 +356,27 @@ def test_a_result_that_no_known_mistake_explains_gets_no_explanation():
     assert "no known mistake explains most of these results" in found.message
 
 
+def test_a_failure_under_a_divergent_barrier_names_the_barrier():
+    tiles = rung("shared_tiles").source()
+    under_a_branch = tiles.replace("__syncthreads();", "if (ty < 16) __syncthreads();", 1)
+    assert under_a_branch != tiles
+    wrong = launch.of(rung("shared_tiles"), source=under_a_branch)
+    for refused in (
+        lambda: examine(wrong).require(),
+        lambda: launch.require(launch.check(wrong, [RAGGED], ["uniform"])),
+    ):
+        with pytest.raises(
+            AssertionError, match=r"the emulator finds:\n(race|divergent-barrier|uninitialized): line \d+"
+        ):
+            refused()
+
+
+def test_a_wrong_launch_without_a_hazard_and_one_too_large_to_trace_say_nothing_of_hazards():
+    assert launch.found(edited((STORE, "C[row * N + col] = 0.0f;")), RAGGED) == ()
+    wild = edited(("row >= M || col >= N", "false"))
+    assert launch.found(wild, RAGGED) and launch.found(wild, Gemm(1025, 1025, 1025)) == ()
+
+
 def test_a_fault_ends_the_examination_and_keeps_the_checks_before_it():
     wild = edited((STORE, STORE + "\n    if (K == 9) C[M * N] = 0.0f;"))
     found = examine(wild, {"K": (8,)})
