@@ -54,6 +54,17 @@ def known(figure: float | None, form: str) -> str:
     return "-" if figure is None else format(figure, form)
 
 
+def significant(figure: float | None, digits: int = 3, decimals: int = 9) -> str:
+    """Return a figure with some significant digits, zeros among them ('30.0', '8.90', '2,922'), or a dash for None.
+
+    All digits before the point are written. `decimals` is the most behind it, for a figure that was noted to no more.
+    """
+    if figure is None:
+        return "-"
+    exponent = int(f"{figure:.{digits - 1}e}".split("e")[1])
+    return f"{figure:,.{min(decimals, max(0, digits - 1 - exponent))}f}"
+
+
 def _width(widths: Sequence[int], group: Sequence[int]) -> int:
     return len(GAP.join(" " * widths[i] for i in group))
 

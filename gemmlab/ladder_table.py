@@ -1,47 +1,52 @@
-"""The whole ladder in one table: what was counted here, what was measured, and what others published, side by side."""
+"""The whole ladder in one table: what was counted here, what was measured, and the ladders of others, side by side."""
 
 import statistics
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from gemmlab import columns, measured, roofline
-from gemmlab.columns import Column, known
+from gemmlab import columns, cutlass_runs, measured, roofline
+from gemmlab.columns import Column, known, significant
 from gemmlab.gpus import ARCHITECTURES
 from gemmlab.published import Ladder
 from gemmlab.records import Record
 from gemmlab.resources import occupancy
 from gemmlab.results import Row, Run
 
+CUTLASS = "CUTLASS SIMT"  # names the row after the rungs
 WIDTH = 100  # characters, which JupyterLab shows on a laptop without breaking a line
 
 
 def table(run: Run, runs: Sequence[Record], ladders: Sequence[Ladder]) -> str:
-    """Return the rungs of a traced climb as text, beside their times in `runs` and their speeds in published `ladders`.
+    """Return the rungs of a traced climb as text, beside their times in `runs` and their speeds in others' `ladders`.
 
     Groups of columns are numbered, and the lines under the table say what card, date and conditions a number stands
-    for. Counts are those of the climb's own problem, times those of the problem of their run.
+    for. Counts are those of the climb's own problem, times those of the problem of their run. After the rungs stands
+    CUTLASS, where a shipped run of it has the card and the problem of one of `runs`.
     """
-    counted = run.rows[0].problem
-    where = f" emulator, {counted.M} x {counted.N} x {counted.K} "
-    arch = run.environment["architecture"]
-    compiler = f" compiler, {arch} "
+    problem, arch = run.rows[0].problem, run.environment["architecture"]
+    compiler, emulator = f" compiler, {arch} ", f" emulator, {problem.M} x {problem.N} x {problem.K} "
+    counted = {row.rung.name: row for row in run.rows}
+    traced = {name: row for name, row in counted.items() if row.trace}
     numbered = list(enumerate([*runs, *ladders], start=1))
     shown = (
-        Column("", "rung", lambda row: f"{row.rung.number} {row.rung.name}"),
-        Column("", "result", lambda row: "right" if row.verdict.correct and not row.hazards else "WRONG"),
-        Column(compiler, "registers", lambda row: str(row.registers)),
-        Column(compiler, "occupancy", lambda row: known(_occupancy(row, arch), ".0%")),
-        Column(where, "FLOP/B", lambda row: known(requested_intensity(row), ".3g")),
-        Column(where, "sectors", lambda row: known(units(row, "global"), ",")),
-        Column(where, "wavefronts", lambda row: known(units(row, "shared"), ",")),
+        Column("", "rung", lambda name: f"{counted[name].rung.number} {name}" if name in counted else name),
+        Column(
+            "", "result", _named(counted, lambda row: "right" if row.verdict.correct and not row.hazards else "WRONG")
+        ),
+        Column(compiler, "registers", _named(counted, lambda row: str(row.registers))),
+        Column(compiler, "occupancy", _named(counted, lambda row: known(_occupancy(row, arch), ".0%"))),
+        Column(emulator, "FLOP/B", _named(traced, lambda row: significant(counted_intensity(row)))),
+        Column(emulator, "sectors", _named(traced, lambda row: f"{row.trace.total('global').units:,}")),
+        Column(emulator, "shared wavefronts", _named(traced, lambda row: f"{row.trace.total('shared').units:,}")),
         *(column for number, each in numbered for column in _timed(number, each)),
     )
     notes = [
-        textwrap.fill(f"[{number}] {conditions(each) if isinstance(each, Record) else _about(each)}", WIDTH)
-        for number, each in numbered
+        *(f"[{number}] {conditions(each) if isinstance(each, Record) else _about(each)}" for number, each in numbered),
+        *(_of_cutlass(number, each) for number, each in numbered if isinstance(each, Record)),
     ]
-    return "\n".join([*columns.folded(shown, run.rows, WIDTH), "", *notes])
+    lines = columns.folded(shown, [*counted, CUTLASS], WIDTH)
+    return "\n".join([*lines, "", *(textwrap.fill(note, WIDTH, break_on_hyphens=False) for note in notes)])
 
 
 def by_size(runs: Sequence[Record]) -> str:
@@ -57,25 +62,15 @@ def by_size(runs: Sequence[Record]) -> str:
     for record in sorted(runs, key=lambda record: measured.problem_of(record).flops):
         rows, source = measured.timed(record), f" {' x '.join(map(str, record.rungs[0]['shape']))} "
         shown += [
-            Column(source, "TFLOP/s", _named(rows, lambda row: f"{row['gflops'] / 1e3:.3g}")),
+            Column(source, "TFLOP/s", _named(rows, lambda row: significant(row["gflops"] / 1e3))),
             Column(source, "% cuBLAS", _named(rows, lambda row: known(row["percent_of_cublas"], ".1f"))),
         ]
     return "\n".join([f"measured: {labels.pop()}", *columns.lines(shown, sorted(numbers, key=numbers.get))])
 
 
-def requested_intensity(row: Row) -> float | None:
-    """Return the FLOPs for each byte that a traced rung asks global memory for; None without a trace."""
-    if row.trace is None:
-        return None
-    asked = sum(access.useful_bytes for access in row.trace.accesses if access.space == "global")
-    return roofline.intensity(row.problem.flops, asked)
-
-
-def units(row: Row, space: str) -> int | None:
-    """Return the sectors of 'global' memory, or the wavefronts of 'shared', of all a rung's accesses; None untraced."""
-    if row.trace is None:
-        return None
-    return sum(access.units for access in row.trace.accesses if access.space == space)
+def counted_intensity(row: Row) -> float:
+    """Return the FLOPs for each byte that a traced rung asks global memory for."""
+    return roofline.intensity(row.problem.flops, row.trace.total("global").useful_bytes)
 
 
 def conditions(record: Record) -> str:
@@ -98,39 +93,56 @@ def markdown(record: Record, ladder: Ladder) -> str:
     ]
     for name, row in measured.timed(record).items():
         lines.append(
-            f"| {row['rung']} {name.replace('_', ' ')} | {statistics.median(row['milliseconds']):.4g} "
-            f"| {row['gflops'] / 1e3:.3g} | {row['percent_of_cublas']:.1f} "
+            f"| {row['rung']} {name.replace('_', ' ')} | {significant(statistics.median(row['milliseconds']), 4)} "
+            f"| {significant(row['gflops'] / 1e3)} | {row['percent_of_cublas']:.1f} "
             f"| {known(ladder.percent_of_cublas(name), '.1f')} |"
         )
     cublas = measured.cublas(record)
-    lines.append(
-        f"| cuBLAS | {1e3 * measured.problem_of(record).flops / cublas:.4g} | {cublas / 1e12:.3g} | 100 | 100 |"
-    )
-    said = f"M{conditions(record)[1:]}. Last column: {_about(ladder)}."
+    milliseconds = statistics.median(record.conditions["cublas_milliseconds"])
+    lines.append(f"| cuBLAS | {significant(milliseconds, 4)} | {significant(cublas / 1e12)} | 100 | 100 |")
+    said = f"M{conditions(record)[1:]}. Last column, {_about(ladder)}."
     return "\n".join([*lines, "", textwrap.fill(said, 120, break_on_hyphens=False)])
 
 
 def _timed(number: int, seen: Record | Ladder) -> tuple[Column, ...]:
     if isinstance(seen, Ladder):
-        source = f" published [{number}] "
+        source = f" {seen.kind} [{number}] "
         return (
-            Column(source, "TFLOP/s", lambda row: known(_tflops(seen, row.rung.name), ".3g")),
-            Column(source, "% cuBLAS", lambda row: known(seen.percent_of_cublas(row.rung.name), ".1f")),
+            Column(source, "TFLOP/s", seen.tflops),
+            Column(source, "% cuBLAS", lambda name: known(seen.percent_of_cublas(name), ".1f")),
         )
-    rows, source = measured.timed(seen), f" measured [{number}] "
+    rows, source = {**measured.timed(seen), **_cutlass(seen)}, f" measured [{number}] "
     return (
-        Column(source, "ms", _of(rows, lambda row: f"{statistics.median(row['milliseconds']):.4g}")),
-        Column(source, "TFLOP/s", _of(rows, lambda row: f"{row['gflops'] / 1e3:.3g}")),
-        Column(source, "% cuBLAS", _of(rows, lambda row: known(row["percent_of_cublas"], ".1f"))),
+        Column(source, "ms", _named(rows, lambda row: significant(statistics.median(row["milliseconds"]), 4))),
+        Column(source, "TFLOP/s", _named(rows, lambda row: significant(row["gflops"] / 1e3))),
+        Column(source, "% cuBLAS", _named(rows, lambda row: known(row["percent_of_cublas"], ".1f"))),
     )
 
 
-def _of(rows: Mapping[str, Mapping[str, Any]], text: Callable[[Mapping[str, Any]], str]) -> Callable[[Row], str]:
-    named = _named(rows, text)
-    return lambda row: named(row.rung.name)
+def _cutlass(record: Record) -> dict[str, Mapping[str, Any]]:
+    """CUTLASS's row on a record's card, at its problem, with the fields of a rung's; none where nobody timed it."""
+    problem = measured.problem_of(record)
+    row = cutlass_runs.best(cutlass_runs.shipped(), record.card or "", problem)
+    if row is None:
+        return {}
+    median, yardstick = (statistics.median(row[name]) for name in ("milliseconds", "cublas_milliseconds"))
+    speed, cublas = (roofline.throughput(problem.flops, time) for time in (median, yardstick))
+    share = roofline.percent_of(speed, cublas)
+    return {CUTLASS: {"milliseconds": row["milliseconds"], "gflops": speed / 1e9, "percent_of_cublas": share}}
 
 
-def _named(rows: Mapping[str, Mapping[str, Any]], text: Callable[[Mapping[str, Any]], str]) -> Callable[[str], str]:
+def _of_cutlass(number: int, record: Record) -> str:
+    """A line on where CUTLASS's row under a record is from, or how to make one."""
+    row = cutlass_runs.ladder_row(cutlass_runs.shipped(), record.card or "", measured.problem_of(record))
+    if row["measured"] == "-":
+        return (
+            f"{CUTLASS} beside [{number}]: not timed yet; beside that GPU: python benchmarks/cutlass_gemm.py "
+            "--json gemmlab/data/cutlass/CARD_DATE.json"
+        )
+    return f"{row['kernel']} beside [{number}]: {row['setting']}; measured: {row['measured']}, in a run of its own"
+
+
+def _named(rows: Mapping[str, Any], text: Callable[[Any], str]) -> Callable[[str], str]:
     return lambda name: text(rows[name]) if name in rows else "-"
 
 
@@ -138,10 +150,6 @@ def _batches(record: Record) -> str:
     """How many launches a sample of a rung holds, such as '5 launches' or '1 to 37 launches'."""
     batches = [row["batch"] for row in measured.timed(record).values() if row["batch"]]
     return f"{' to '.join(map(str, sorted({min(batches), max(batches)})))} launches" if batches else "unknown batches"
-
-
-def _tflops(ladder: Ladder, rung: str) -> float | None:
-    return ladder.gflops[rung] / 1e3 if rung in ladder.gflops else None
 
 
 def _about(ladder: Ladder) -> str:

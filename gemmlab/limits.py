@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import isfinite
 
 from gemmlab import columns, hierarchy, launch, measured, tuned
-from gemmlab.columns import Column, known
+from gemmlab.columns import Column, known, significant
 from gemmlab.gemm import Gemm
 from gemmlab.hierarchy import Bounds, Counts
 from gemmlab.ladder import Rung
@@ -18,8 +19,8 @@ leaves out latency and all that two levels do in turn, so no rung reaches the wh
 
 @dataclass(frozen=True)
 class Limit:
-    """A rung, its kernel at the card's tile, its modelled bounds, its measured FLOP/s, and how many times as fast as it
-    the next rung was measured.
+    """A rung, its kernel at the tile that was measured, its modelled bounds, its measured FLOP/s, and how many times as
+    fast as it the next rung was measured.
     """
 
     rung: Rung
@@ -42,13 +43,14 @@ class Limit:
 def limits(rungs: Sequence[Rung], problem: Gemm, record: Record | None) -> tuple[Limit, ...]:
     """Return what holds `rungs`, in order, at `problem`, on the card of a record that timed them all there.
 
-    Without a record, or with one of a card whose ceilings are not known, nothing counts as measured and the card is
-    `measured.REFERENCE`. Raises as `hierarchy.of` does.
+    Each rung has the tile that the record ran. Without a record, or with one of a card whose ceilings are not known,
+    nothing counts as measured, the card is `measured.REFERENCE`, and the tiles are that card's. Raises as
+    `hierarchy.of` does.
     """
-    card, speeds = measured.card(record), measured.speeds(record, rungs)
+    card, speeds, rows = measured.card(record), measured.speeds(record, rungs), measured.timed(record)
     found = []
     for rung, following in zip(rungs, [*rungs[1:], None], strict=True):
-        kernel = launch.of(rung, tuned.tile(rung, card.name))
+        kernel = launch.of(rung, rows[rung.name]["tile"] if speeds else tuned.tile(rung, card.name))
         speed = speeds.get(rung.name)
         gain = speeds[following.name] / speed if speed and following else None
         found.append(Limit(rung, kernel, hierarchy.of(kernel, problem, card), speed, gain))
@@ -56,7 +58,9 @@ def limits(rungs: Sequence[Rung], problem: Gemm, record: Record | None) -> tuple
 
 
 def table(found: Sequence[Limit], record: Record | None) -> str:
-    """Return limits as text: the TFLOP/s that each level allows, the speed measured, and its share of the bound."""
+    """Return limits as text: the TFLOP/s that each level allows (a dash where it is charged with nothing), the
+    speed measured, and its share of the bound.
+    """
     problem, card = found[0].bounds.problem, found[0].bounds.card
     modelled, timed = " model: the most that each level allows, TFLOP/s ", " measured "
     shown = (
@@ -64,9 +68,9 @@ def table(found: Sequence[Limit], record: Record | None) -> str:
         Column("", "name", lambda limit: limit.rung.name),
         *(Column(modelled, level.name, _allowed(i)) for i, level in enumerate(found[0].bounds.levels)),
         Column(modelled, "binds", lambda limit: limit.bounds.binding.name),
-        Column(timed, "TFLOP/s", lambda limit: known(limit.measured and limit.measured / 1e12, ".3g")),
+        Column(timed, "TFLOP/s", lambda limit: significant(limit.measured and limit.measured / 1e12)),
         Column(timed, "of the bound", lambda limit: known(limit.share, ".0%")),
-        Column(timed, "next rung", lambda limit: "-" if limit.gain is None else f"{limit.gain:.3g} times"),
+        Column(timed, "next rung", lambda limit: "-" if limit.gain is None else f"{significant(limit.gain)} times"),
     )
     run = record.label if record and found[0].measured is not None else "nothing"
     return "\n".join(
@@ -79,12 +83,15 @@ def table(found: Sequence[Limit], record: Record | None) -> str:
 
 def demands(found: Sequence[Limit]) -> str:
     """Return as text the least that each rung needs for each FMA of a warp: requests, wavefronts of L1 and shared
-    memory, and sectors of L2, as `hierarchy.Counts` has them.
+    memory, and sectors of L2, as `hierarchy.Counts` has them, and the bytes that cross DRAM in any case.
     """
     problem, source = found[0].bounds.problem, " for each FMA of a warp "
     shown = (
         Column("", "rung", lambda row: f"{row[0].rung.number} {row[0].rung.name}"),
-        *(Column(source, count, _for_each_fma(count)) for count in ("requests", "wavefronts", "sectors")),
+        Column(source, "requests", _for_each_fma("requests")),
+        Column(source, "wavefronts", _for_each_fma("wavefronts")),
+        Column(source, "sectors of L2", _for_each_fma("sectors")),
+        Column(source, "bytes of DRAM", lambda row: f"{row[0].bounds.levels[0].amount / row[1].fmas:.3f}"),
     )
     rows = [(limit, hierarchy.counts(limit.kernel, problem)) for limit in found]
     about = f"counted by the emulator, {problem.M} x {problem.N} x {problem.K}"
@@ -97,7 +104,7 @@ def _for_each_fma(count: str) -> Callable[[tuple[Limit, Counts]], str]:
 
 def _allowed(position: int) -> Callable[[Limit], str]:
     def text(limit: Limit) -> str:
-        speed = limit.bounds.problem.flops / limit.bounds.levels[position].seconds / 1e12
-        return f"{speed:,.0f}" if speed >= 100 else f"{speed:.3g}"
+        allowed = limit.bounds.allowed(limit.bounds.levels[position])
+        return significant(allowed / 1e12) if isfinite(allowed) else "-"
 
     return text

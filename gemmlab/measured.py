@@ -8,6 +8,7 @@ from typing import Any
 
 from gemmlab import backend, records, roofline
 from gemmlab.climb import climb
+from gemmlab.columns import known, significant
 from gemmlab.gemm import Gemm
 from gemmlab.gpus import GPU, GPUS, gpu
 from gemmlab.ladder import Rung
@@ -117,12 +118,9 @@ def table(record: Record | None) -> str:
 def _line(row: Mapping[str, Any]) -> str:
     samples = row["milliseconds"]
     shape = " x ".join(map(str, row["shape"]))
-    spread = f"{min(samples):.4g} to {max(samples):.4g}"
-    share = row["percent_of_cublas"]
-    return (
-        f"{row['name']:<18}{shape:>20}{statistics.median(samples):>12.4g}{spread:>22}{row['gflops'] / 1e3:>10.3f}"
-        f"{'-' if share is None else f'{share:.1f}':>13}"
-    )
+    median, least, most = (significant(of(samples), 4) for of in (statistics.median, min, max))
+    speed, share = significant(row["gflops"] / 1e3), known(row["percent_of_cublas"], ".1f")
+    return f"{row['name']:<18}{shape:>20}{median:>12}{f'{least} to {most}':>22}{speed:>10}{share:>13}"
 
 
 def _known(name: str | None) -> bool:

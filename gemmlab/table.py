@@ -2,12 +2,10 @@
 
 from collections.abc import Sequence
 
-from gemmlab import columns
-from gemmlab.columns import Column, known
+from gemmlab import columns, roofline
+from gemmlab.columns import Column, known, significant
 from gemmlab.results import Row, Run
-
-# Launches of 256^3 took 0.012 ms through CuPy and 0.022 ms through cuBLAS beside an H200, where the kernels need less.
-SUBMISSION_MS = 0.03
+from gemmlab.timing import SUBMISSION_MS
 
 
 def table(run: Run) -> str:
@@ -38,11 +36,12 @@ def _conditions(run: Run) -> list[str]:
         f"K = {problem.K}, {given['family']} inputs, seed {given['seed']}",
     ]
     if row.cublas:
+        cublas = roofline.throughput(problem.flops, row.cublas.median_ms)
         lines += [
             f"driver {seen['driver']}, CUDA {seen['cuda']}, {given['clocks']}",
             f"medians of {given['samples']} samples, after {given['warmup']} launches; {given['cache']}; "
             f"{given['boundary']}",
-            f"cuBLAS: {row.cublas.median_ms:.4g} ms, {problem.flops / row.cublas.median_ms / 1e6:,.0f} GFLOP/s",
+            f"cuBLAS: {significant(row.cublas.median_ms, 4)} ms, {cublas / 1e9:,.0f} GFLOP/s",
         ]
     return lines
 
@@ -51,9 +50,7 @@ def _caution(rows: Sequence[Row]) -> list[str]:
     timings = [timing for row in rows for timing in (row.timing, row.cublas) if timing]
     if all(timing.median_ms >= SUBMISSION_MS for timing in timings):
         return []
-    return [
-        f"\nBelow {SUBMISSION_MS} ms a time is mostly that of submitting the launch: compare speeds at a larger size."
-    ]
+    return [f"\nBelow {SUBMISSION_MS} ms a time may be mostly that of submitting the launch: compare larger problems."]
 
 
 def _remarks(rows: Sequence[Row]) -> list[str]:
@@ -71,13 +68,6 @@ def _faults(rows: Sequence[Row]) -> list[str]:
     return lines
 
 
-def _global_traffic(row: Row, count: str) -> int | None:
-    """Sectors or the fewest possible, over all loads and stores of global memory."""
-    if row.trace is None:
-        return None
-    return sum(getattr(access, count) for access in row.trace.accesses if access.op.endswith(".global"))
-
-
 def _result(row: Row) -> str:
     if not row.verdict.correct:
         return "WRONG"
@@ -92,9 +82,9 @@ COLUMNS = (
     Column(" compiler ", "registers", lambda row: str(row.registers)),
     Column(" compiler ", "spill B", lambda row: str(row.spill_bytes)),
     Column(" compiler ", "shared B", lambda row: str(row.shared_bytes)),
-    Column(" emulator ", "sectors", lambda row: known(_global_traffic(row, "sectors"), ",")),
-    Column(" emulator ", "fewest", lambda row: known(_global_traffic(row, "ideal"), ",")),
-    Column(" measured ", "ms", lambda row: known(row.timing and row.timing.median_ms, ".4g")),
+    Column(" emulator ", "sectors", lambda row: known(row.trace and row.trace.total("global").units, ",")),
+    Column(" emulator ", "fewest", lambda row: known(row.trace and row.trace.total("global").ideal, ",")),
+    Column(" measured ", "ms", lambda row: significant(row.timing and row.timing.median_ms, 4)),
     Column(" measured ", "GFLOP/s", lambda row: known(row.gflops, ",.0f")),
     Column(" measured ", "% of cuBLAS", lambda row: known(row.percent_of_cublas, ".1f")),
 )

@@ -1,6 +1,8 @@
 """Text tables whose columns stand in groups."""
 
-from gemmlab.columns import Column, folded, known, lines
+import pytest
+
+from gemmlab.columns import Column, folded, known, lines, significant
 
 NAME = Column("", "name", lambda row: row[0])
 
@@ -28,6 +30,29 @@ def test_groups_of_one_source_apart_from_each_other_stay_apart():
 
 def test_a_dash_stands_for_what_is_not_known():
     assert (known(None, ".1f"), known(2.25, ".2f"), known(0, "d")) == ("-", "2.25", "0")
+
+
+@pytest.mark.parametrize(
+    ("figure", "text"),
+    [
+        (30, "30.0"),
+        (8.9, "8.90"),
+        (0.5056, "0.506"),
+        (9.996, "10.0"),
+        (130, "130"),
+        (2922.4, "2,922"),
+        (0, "0.00"),
+        (-1.5, "-1.50"),
+        (None, "-"),
+    ],
+)
+def test_a_figure_has_three_significant_digits_with_their_zeros_and_all_before_the_point(figure, text):
+    assert significant(figure) == text
+
+
+def test_digits_that_were_not_noted_are_not_written():
+    assert (significant(0.5, decimals=1), significant(25.9, decimals=1)) == ("0.5", "25.9")
+    assert significant(7.3, digits=4) == "7.300"
 
 
 def test_groups_that_do_not_fit_stand_below_and_name_their_rows_again():

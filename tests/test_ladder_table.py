@@ -47,9 +47,9 @@ def test_the_table_holds_counts_times_and_published_speeds_of_each_rung(run, rec
     assert naive[6] == f"{128 * (64 * 33 + 32):,}" and coalesced[6] == f"{128 * (64 * 5 + 4):,}"
     assert naive[7] == coalesced[7] == "0" and shared[7] != "0"
     # The H200's record, then the published ladders: 309 of 23,250 GFLOP/s is 1.3 %.
-    assert naive[8:11] == ["271.9", "0.506", "1.0"]
-    # Two groups do not fit into the page, and stand below, their rows named again.
-    assert cells(lines[8]) == ["0", "naive", "0.5", "1.0", "0.309", "1.3"]
+    # Groups that do not fit into the page stand below, their rows named again.
+    assert "shared wavefronts" in lines[1]  # rungs 0 and 1 have none there, and many of L1
+    assert cells(lines[9]) == ["0", "naive", "271.9", "0.506", "1.0", "0.5", "1.0", "0.309", "1.3"]
     assert max(map(len, lines)) <= ladder_table.WIDTH
 
 
@@ -57,17 +57,49 @@ def test_sources_of_figures_are_apart_and_each_number_is_explained(run, record):
     text = ladder_table.table(run, [record], LADDERS)
     *tables, explained = text.split("\n\n")
     over = " ".join(part.splitlines()[0] for part in tables)
-    for source in ("compiler, sm_90", "emulator, 64 x 64 x 64", "measured [1]", "published [2]", "published [3]"):
+    for source in (
+        "compiler, sm_90",
+        "emulator, 64 x 64 x 64",
+        "measured [1]",
+        "published kernels, measured [2]",
+        " published [3] ",
+    ):
         assert over.count(source) == 1
     notes = " ".join(explained.split())
     for part in ("[1] measured: NVIDIA H200, 2026-11-30", "warm L2", "20 samples", "1980 MHz", "50.44 TFLOP/s"):
         assert part in notes
-    assert "[3] RTX A6000, published in Simon Boehm" in notes and "2022, 4092^3; cuBLAS 23.25 TFLOP/s" in notes
+    assert "[3] published: RTX A6000, Simon Boehm" in notes and "2022, 4092^3; cuBLAS 23.25 TFLOP/s" in notes
 
 
 def test_a_rung_that_a_run_has_not_timed_gets_dashes(run, record):
     coalesced_only = next(seen for seen in records.shipped() if not measured.timed(seen).keys() >= {"naive"})
-    assert cells(ladder_table.table(run, [coalesced_only], ()).splitlines()[2])[8:] == ["-", "-", "-"]
+    assert cells(ladder_table.table(run, [coalesced_only], ()).splitlines()[9])[2:] == ["-", "-", "-"]
+
+
+def test_cutlass_stands_after_the_rungs_with_dashes_and_the_command_where_nobody_timed_it(run, record):
+    lines = ladder_table.table(run, [record], ()).splitlines()
+    assert lines[5].split() == ["CUTLASS", "SIMT", *"-" * 6]
+    assert lines[12].split() == ["CUTLASS", "SIMT", *"-" * 3]
+    assert "CUTLASS SIMT beside [1]: not timed yet; beside that GPU: python benchmarks/cutlass_gemm.py" in lines[-2]
+
+
+def test_a_run_of_cutlass_on_the_records_card_and_problem_stands_in_the_columns_of_times(run, record, monkeypatch):
+    row = {
+        "version": "4.2",
+        "threadblock": [128, 128, 8],
+        "stages": 2,
+        "shape": [4096] * 3,
+        "correct": True,
+        "milliseconds": [4.0, 2.0, 3.0],
+        "cublas_milliseconds": [2.7],
+    }
+    seen = {"environment": {"card": record.card, "date": "2026-12-24"}, "rows": [row]}
+    monkeypatch.setattr(ladder_table.cutlass_runs, "shipped", lambda: (seen,))
+    lines = ladder_table.table(run, [record], ()).splitlines()
+    # 2 * 4096^3 FLOPs in 3 ms are 45.8 TFLOP/s; 2.7 ms are 90 % of 3.
+    assert lines[12].split()[-3:] == ["3.000", "45.8", "90.0"]
+    said = "128 x 128 x 8, 2 stages; measured: NVIDIA H200, 2026-12-24, in a run of its own"
+    assert f"CUTLASS 4.2 SIMT beside [1]: {said}" in " ".join(lines)
 
 
 def test_only_a_right_result_without_hazards_is_called_right(run):
@@ -131,9 +163,11 @@ def test_the_figure_of_shares_has_a_labelled_point_for_each_rung_of_each_ladder(
 def test_labels_of_the_figure_do_not_overlap_and_stay_inside(figure):
     figure.canvas.draw()
     (axis,) = figure.axes
+    cublas, _ = axis.transData.transform((100, 0))
     boxes = [text.get_window_extent() for text in axis.texts if "TFLOP/s" in text.get_text()]
     for place, box in enumerate(boxes):
         assert box.x1 < axis.get_window_extent().x1
+        assert not box.x0 < cublas < box.x1
         assert not any(box.overlaps(other) for other in boxes[:place])
     assert figure.get_facecolor() == axis.get_facecolor() == (1, 1, 1, 1)
 
@@ -144,8 +178,8 @@ def test_every_rung_of_the_record_stands_under_the_roofs_of_its_card(figure, rec
     assert all(f"measured: {each.name}" in texts for each in RUNGS)
 
 
-def test_the_intensity_asked_for_follows_the_blocks_tile():
-    assert ladder_figure.requested_intensity(rung("naive"), {"BX": 32, "BY": 4}, CUBE) == pytest.approx(0.25, rel=1e-3)
-    assert ladder_figure.requested_intensity(rung("shared_tiles"), {"TILE": 32}, CUBE) == pytest.approx(8, rel=5e-3)
+def test_the_modelled_intensity_follows_the_blocks_tile():
+    assert ladder_figure.modelled_intensity(rung("naive"), {"BX": 32, "BY": 4}, CUBE) == pytest.approx(0.25, rel=1e-3)
+    assert ladder_figure.modelled_intensity(rung("shared_tiles"), {"TILE": 32}, CUBE) == pytest.approx(8, rel=5e-3)
     tile = rung("register_tiles_2d").tile
-    assert ladder_figure.requested_intensity(rung("register_tiles_2d"), tile, CUBE) == pytest.approx(32, rel=2e-2)
+    assert ladder_figure.modelled_intensity(rung("register_tiles_2d"), tile, CUBE) == pytest.approx(32, rel=2e-2)

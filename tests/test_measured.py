@@ -107,5 +107,5 @@ def test_a_table_of_times_names_card_date_and_conditions_over_the_median_and_spr
     title, conditions, _, naive, coalesced = measured.table(RECORD).splitlines()
     assert title == "measured: NVIDIA H200, 2026-11-29, driver 580.1, CUDA 13.0"
     assert conditions == "events; 3 launches to warm up, 3 samples, warm L2"
-    assert naive.split() == "naive 1000 x 1000 x 1000 4 3 to 5 0.500 12.5".split()
+    assert naive.split() == "naive 1000 x 1000 x 1000 4.000 3.000 to 5.000 0.500 12.5".split()
     assert coalesced.split()[0] == "coalesced"

@@ -14,7 +14,7 @@ from .initialized import Initialized, Output
 from .observer import Observer
 from .races import Races
 from .touches import Touches
-from .traffic import Access, Total, Traffic, totals
+from .traffic import Access, Total, Traffic, total, totals
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,10 @@ class Trace:
     def totals(self) -> tuple[Total, ...]:
         """Traffic summed over each memory: global, shared, local."""
         return totals(self.accesses)
+
+    def total(self, space: str) -> Total:
+        """Traffic summed over one memory, 'global', 'shared' or 'local'; zeros where it was not used."""
+        return total(self.accesses, space)
 
     def __str__(self) -> str:
         return report.text(self.source, self.accesses, self.hazards)

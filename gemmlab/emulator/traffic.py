@@ -95,13 +95,16 @@ class Total:
     moved_bytes: int
 
 
+def total(accesses: tuple[Access, ...], space: str) -> Total:
+    """The Total of one memory; zeros for one that was not used."""
+    fields = ("requests", "units", "ideal", "useful_bytes", "moved_bytes")
+    return Total(space, *(sum(getattr(a, name) for a in accesses if a.space == space) for name in fields))
+
+
 def totals(accesses: tuple[Access, ...]) -> tuple[Total, ...]:
     """One Total a memory that was used, in the order global, shared, local."""
-    fields = ("requests", "units", "ideal", "useful_bytes", "moved_bytes")
     return tuple(
-        Total(space, *(sum(getattr(a, name) for a in accesses if a.space == space) for name in fields))
-        for space in ("global", "shared", "local")
-        if any(a.space == space for a in accesses)
+        total(accesses, space) for space in ("global", "shared", "local") if any(a.space == space for a in accesses)
     )
 
 

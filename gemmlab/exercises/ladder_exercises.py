@@ -3,12 +3,15 @@
 They answer as `exercises` does.
 """
 
+import textwrap
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from gemmlab import ladder_table, measured
+from gemmlab import measured
 from gemmlab.exercises import NOT_ATTEMPTED, Refused
 from gemmlab.hierarchy import Bounds
+from gemmlab.ladder_table import WIDTH
 from gemmlab.limits import Limit
 from gemmlab.records import Record
 from gemmlab.results import Row, Run
@@ -27,25 +30,35 @@ class Claim(NamedTuple):
 CLAIMS = {
     "rung 0 is slow because of the bytes it asks for": Claim("naive", "bytes asked for"),
     "rung 4 is held by its sectors": Claim("register_tiles_2d", "sectors"),
-    "rung 5 is held by its wavefronts of shared memory": Claim("vectorized", "wavefronts"),
+    "rung 5 is held by its wavefronts of shared memory": Claim("vectorized", "shared wavefronts"),
 }
+COUNTS = {
+    "bytes asked for": ("global", "useful_bytes"),
+    "sectors": ("global", "units"),
+    "shared wavefronts": ("shared", "units"),
+}
+"""Where a count stands in the totals of a trace, by its name: the memory, and the field."""
 
 
 def binding(predicted: Mapping[str, Any], found: Sequence[Limit]) -> str:
-    """Judge predictions of the level of the hierarchical roofline that binds each rung, by the rung's name."""
+    """Judge predictions of the level of the hierarchical roofline that binds each rung, by the rung's name.
+
+    A wrong one is refused with the time of the level that was named, which is not the longest.
+    """
     right = {limit.rung.name: limit.bounds for limit in found}
-    asked = {name: predicted.get(name, ...) for name in right}
-    wrong = {name: level for name, level in asked.items() if level not in (..., right[name].binding.name)}
-    if wrong:
-        lines = [f"{name}: {level!r} is not what binds: {_cycles(right[name])}" for name, level in wrong.items()]
-        raise Refused("\n".join(lines))
-    missing = [name for name, level in asked.items() if level is ...]
+    predicted = _answers(predicted, right)
+    attempted = {name: level for name, level in predicted.items() if level is not ...}
+    refusals = [_not_binding(name, level, right[name]) for name, level in attempted.items()]
+    if any(refusals):
+        raise Refused("\n".join(filter(None, refusals)))
+    missing = [name for name in right if name not in attempted]
     if missing:
-        return f"{NOT_ATTEMPTED}: {', '.join(missing)}"
-    return (
-        f"accepted: {len(right)} of {len(right)}. Four rungs are about the load path of L1 and shared memory, and then "
-        "the slots for instructions come first. Which of these bounds a kernel reaches, only a clock tells. Next: "
-        "exercise 2."
+        return _filled(f"{NOT_ATTEMPTED}: {', '.join(missing)}")
+    held = Counter(bounds.binding.name for bounds in right.values())
+    binds = ", ".join(f"{level} binds {rungs}" for level, rungs in held.items())
+    return _filled(
+        f"accepted: {len(right)} of {len(right)}. Of the rungs, {binds}. "
+        "Which of these bounds a kernel reaches, only a clock tells: the next table."
     )
 
 
@@ -55,16 +68,39 @@ def refuted(answers: Mapping[str, Any], run: Run, record: Record) -> str:
     A pair is the names of the rung that the claim is about and of another. It refutes a claim where the count did not
     fall and the other rung is faster all the same, or where it fell clearly and the other is no faster.
     """
+    answers = _answers(answers, CLAIMS)
     missing = [claim for claim in CLAIMS if answers.get(claim, ...) is ...]
     refusals = [_refusal(claim, answers[claim], run, record) for claim in CLAIMS if claim not in missing]
     if any(refusals):
         raise Refused("\n".join(filter(None, refusals)))
     if missing:
-        return f"{NOT_ATTEMPTED}: {'; '.join(missing)}"
-    return (
+        return "\n".join(f"{NOT_ATTEMPTED}: {claim}" for claim in missing)
+    return _filled(
         f"accepted: {len(CLAIMS)} of {len(CLAIMS)} refuted, by {record.label}. A count that can change while the time "
         "stays, or stay while the time changes, is not what the time hangs on. Next: the quiz."
     )
+
+
+def _answers(given: Any, asked: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Answers by what was asked. Raises Refused for anything else than a dict with such keys."""
+    names = "; ".join(asked)
+    if not isinstance(given, Mapping):
+        raise Refused(_filled(f"{given!r} is no dict of answers; its keys must be: {names}"))
+    unknown = [name for name in given if name not in asked]
+    if unknown:
+        raise Refused(_filled(f"{unknown[0]!r} is no key of this exercise; the keys are: {names}"))
+    return given
+
+
+def _not_binding(name: str, level: Any, bounds: Bounds) -> str | None:
+    levels = {known.name: known for known in bounds.levels}
+    if not isinstance(level, str) or level not in levels:
+        return _filled(f"{name}: {level!r} is no level; the levels are: {', '.join(levels)}")
+    if level == bounds.binding.name:
+        return None
+    milliseconds = 1e3 * levels[level].seconds
+    why = "another level takes longer" if milliseconds < 1e3 * bounds.seconds else "its rate is measured, so no bound"
+    return _filled(f"{name}: {level} takes {milliseconds:.4g} ms, and {why}")
 
 
 def _refusal(claim: str, answer: Any, run: Run, record: Record) -> str | None:
@@ -74,26 +110,24 @@ def _refusal(claim: str, answer: Any, run: Run, record: Record) -> str | None:
         before, after = answer
         counts = [_count(rows[name], count) for name in (before, after)]
     except (KeyError, TypeError, ValueError):
-        return f"{claim}: {answer!r} is no pair of rungs out of {', '.join(rows)}"
+        return _filled(f"{claim}: {answer!r} is no pair of rungs out of {', '.join(rows)}")
     if before != rung:
-        return f"{claim}: a pair must begin with {rung!r}, which the claim is about, not with {before!r}"
+        return _filled(f"{claim}: a pair must begin with {rung!r}, which the claim is about, not with {before!r}")
     left = counts[1] / counts[0]
     speeds = measured.timed(record)
     gain = speeds[after]["gflops"] / speeds[before]["gflops"]
     if (left >= 1 and gain >= FASTER) or (left <= FEWER and gain < ALIKE):
         return None
-    return (
+    return _filled(
         f"{claim}: from {before} to {after} {count} go from {counts[0]:,} to {counts[1]:,} ({left:.3g} times), and the "
         f"speed becomes {gain:.3g} times ({record.label}): the claim could still be true"
     )
 
 
 def _count(row: Row, count: str) -> int:
-    if count == "bytes asked for":
-        return sum(access.useful_bytes for access in row.trace.accesses if access.space == "global")
-    return ladder_table.units(row, {"sectors": "global", "wavefronts": "shared"}[count])
+    space, field = COUNTS[count]
+    return getattr(row.trace.total(space), field)
 
 
-def _cycles(bounds: Bounds) -> str:
-    times = ", ".join(f"{level.name} {1e3 * level.seconds:.4g} ms" for level in bounds.levels)
-    return f"{times} are the least times of {bounds.problem.M} x {bounds.problem.N} x {bounds.problem.K}"
+def _filled(text: str) -> str:
+    return textwrap.fill(text, WIDTH, break_on_hyphens=False)

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from gemmlab import measured, roofline
+from gemmlab.columns import significant
 from gemmlab.figures import plotting
 from gemmlab.gemm import Gemm
 from gemmlab.gpus import gpu
@@ -19,7 +20,8 @@ from gemmlab.records import Record
 
 LANE = 0.25  # of the distance between two rungs, between the ladders side by side at one of them
 
-Series = tuple[str, dict[str, tuple[float, float]]]  # a label, and % of cuBLAS and TFLOP/s by the name of a rung
+Series = tuple[str, dict[str, tuple[float, str]]]  # a label, and % of cuBLAS and TFLOP/s by the name of a rung
+LONGEST = 30  # % of cuBLAS up to which a label fits between its point and 100%
 LABEL = {"fontsize": 8, "bbox": {"facecolor": "white", "edgecolor": "none", "pad": 1}, "zorder": 3}
 
 
@@ -27,10 +29,11 @@ def shares(runs: Sequence[Record], ladders: Sequence[Ladder]) -> Figure:
     """Return every rung's percentage of cuBLAS, on a logarithmic axis, a row a rung and a marker a ladder.
 
     Each point is labelled with its share and its TFLOP/s, and each ladder with card, date and size. All are measured,
-    so all are filled; the legend says which were published by others.
+    so all are filled; the legend says which were published, and which are others' kernels.
     """
     series = _series(runs, ladders)
     names = dict.fromkeys(name for _, points in series for name in points)
+    highest = max(percent for _, points in series for percent, _ in points.values())
     with plt.rc_context(plotting.STYLE):
         figure, axis = plt.subplots(figsize=(10, 1.4 + (0.2 + 0.22 * len(series)) * len(names)), layout="constrained")
         for number, (label, points) in enumerate(series):
@@ -40,8 +43,10 @@ def shares(runs: Sequence[Record], ladders: Sequence[Ladder]) -> Figure:
             axis.plot(percents, lanes, plotting.MARKERS[number], color=colour, markersize=8, label=label, zorder=4)
             axis.hlines(lanes, 0.5, percents, color=colour, linewidth=0.8, alpha=0.5, zorder=1)
             for lane, (percent, tflops) in zip(lanes, points.values(), strict=True):
-                text = f"{percent:.1f}%, {tflops:.3g} TFLOP/s"
-                axis.annotate(text, (percent, lane), (8, 0), textcoords="offset points", va="center", **LABEL)
+                # a label right of a point in this range would run through the line at 100%
+                x, align = (-8, "right") if LONGEST < percent <= 100 else (8, "left")
+                text = f"{percent:.1f}%, {tflops} TFLOP/s"
+                axis.annotate(text, (percent, lane), (x, 0), textcoords="offset points", va="center", ha=align, **LABEL)
         axis.axvline(100, color="0.25", linewidth=1, linestyle="--", zorder=0)
         axis.text(100, -0.62, "cuBLAS on the same card", ha="right", va="bottom", fontsize=9)
         for boundary in np.arange(0.5, len(names) - 1):
@@ -49,7 +54,7 @@ def shares(runs: Sequence[Record], ladders: Sequence[Ladder]) -> Figure:
         numbers = {rung.name: rung.number for rung in RUNGS}
         axis.set(
             xscale="log",
-            xlim=(0.5, 400),
+            xlim=(0.5, 150 if highest <= 100 else 400),
             ylim=(len(names) - 0.4, -0.6),
             yticks=range(len(names)),
             yticklabels=[f"{numbers.get(name, '')} {name.replace('_', ' ')}" for name in names],
@@ -75,15 +80,15 @@ def under_roofs(record: Record) -> Figure:
     """
     problem, rows = measured.problem_of(record), measured.timed(record)
     points = [
-        plotting.Measured(rung.name, requested_intensity(rung, rows[rung.name]["tile"], problem), speed, record.label)
+        plotting.Measured(rung.name, modelled_intensity(rung, rows[rung.name]["tile"], problem), speed, record.label)
         for rung in RUNGS
         if rung.name in rows and (speed := rows[rung.name]["gflops"] * 1e9)
     ]
     return plotting.roofline(gpu(record.card or ""), points)
 
 
-def requested_intensity(rung: Rung, tile: Tile, problem: Gemm) -> float:
-    """Return the FLOPs for each byte that a rung asks global memory for, by the model of `roofline.requests`."""
+def modelled_intensity(rung: Rung, tile: Tile, problem: Gemm) -> float:
+    """Return the FLOPs for each byte that a rung should ask global memory for, by the model of `roofline.requests`."""
     BM, BN = (tile.get(name, tile.get("TILE", 1)) for name in ("BM", "BN"))
     return roofline.intensity(problem.flops, roofline.requests(problem, BM=BM, BN=BN).bytes)
 
@@ -95,10 +100,10 @@ def _series(runs: Sequence[Record], ladders: Sequence[Ladder]) -> list[Series]:
 def _of_record(record: Record) -> Series:
     shape = " x ".join(map(str, record.rungs[0]["shape"]))
     rows = measured.timed(record)
-    points = {name: (row["percent_of_cublas"], row["gflops"] / 1e3) for name, row in rows.items()}
+    points = {name: (row["percent_of_cublas"], significant(row["gflops"] / 1e3)) for name, row in rows.items()}
     return f"measured: {record.label}, {shape}", points
 
 
 def _of_ladder(ladder: Ladder) -> Series:
-    points = {name: (ladder.percent_of_cublas(name), speed / 1e3) for name, speed in ladder.gflops.items()}
+    points = {name: (ladder.percent_of_cublas(name), ladder.tflops(name)) for name in ladder.gflops}
     return ladder.label, points
