@@ -101,7 +101,7 @@ def newest(experiment: str, folder: Path) -> Findings | None:
 def table(findings: Findings | None, experiment: str) -> str:
     """Return an experiment as text, a line a measurement; where there is none, a dash and the command that makes it."""
     if findings is None or not findings.of(experiment):
-        return f"{experiment}: -\nNobody has measured this here. On a machine with an NVIDIA GPU: {COMMAND}"
+        return f"{experiment}: -\nNobody has measured this here. On a machine with an NVIDIA GPU:\n{COMMAND}"
     seen = findings.environment
     rows = findings.of(experiment)
     remarks = [f"{each.kernel}, {each.label}: {remark}" for each in rows for remark in each.timing.remarks]

@@ -168,7 +168,6 @@ def _on_the_host(title: str, stream: Stream, wait: Callable[[], None]) -> Story:
     stream.launch()
     wait()
     end = stream.clock()
-    stream.synchronize()
     return Story(title, tuple(stream.spans), begin * 1e3, end * 1e3)
 
 

@@ -120,6 +120,8 @@ def endless(launch, cuda, clock):
         (lambda launch, cuda, clock: None, "it returned None, which is no number"),
         (lambda launch, cuda, clock: True, "it returned True, which is no number"),
         (lambda launch, cuda, clock: float("nan"), "it returned nan ms"),
+        (lambda launch, cuda, clock: 10**400, "which is no number of milliseconds"),
+        (lambda launch, cuda, clock: float("inf"), "it returned inf"),
         (lambda launch: 5.0, "TypeError"),
         (lambda launch, cuda, clock: 5.0, "returned 5 ms for a kernel that takes 0.5 ms"),
         (lambda launch, cuda, clock: 1 / 0, "ZeroDivisionError"),
@@ -154,7 +156,10 @@ def test_the_throttled_samples_are_those_that_say_so(right):
         ({5, 9}, "1 of 3 throttled samples are missing"),
         (set(), "3 of 3 throttled samples are missing"),
         ({5, 6, 9, 12}, "sample 12: there is none, only 0 to 11"),
-        ({5, 6, 9, "x"}, "sample x: there is none"),
+        ({"5"}, "holds what is no integer: write the numbers of samples"),
+        ("5,6,9", "'5,6,9' holds what is no integer"),
+        ([5.0, 6, 9], "holds what is no integer"),
+        ([[5], 6], "is no collection of numbers"),
         (5, "5 is no collection of numbers"),
     ],
 )
@@ -186,6 +191,28 @@ def test_the_work_that_is_counted_and_that_is_done_is_accepted_with_its_share():
 def test_work_that_is_miscounted_is_refused(name, wrong):
     with pytest.raises(Refused, match=f"{name}.*{wrong:,}"):
         work(RIGHT | {name: wrong})
+
+
+@pytest.mark.parametrize("answer", [None, "676000", 5, [1, 2]])
+def test_work_that_is_no_dict_is_refused(answer):
+    with pytest.raises(Refused, match="is no dict of predictions"):
+        work(answer)
+
+
+def test_the_work_is_told_to_be_arithmetic_and_a_huge_number_is_only_wrong():
+    assert work(...).startswith(exercises.NOT_ATTEMPTED)
+    with pytest.raises(Refused, match="differs from what arithmetic on the shape and the tile gives, in 1 of 3"):
+        work(RIGHT | {"exactly": 10**400})
+
+
+def test_the_table_of_made_up_samples_leaves_it_to_the_reader_what_a_reason_means():
+    assert "slowed" not in samples_table() and "throttl" not in samples_table()
+    reasons = [line.split()[-1] for line in samples_table().splitlines()[1:]]
+    assert reasons.count("None") == 8 and {reasons[5], reasons[6], reasons[9], reasons[0]} == {
+        "SwPowerCap",
+        "SwThermalSlowdown",
+        "GpuIdle",
+    }
 
 
 def test_a_name_that_was_not_asked_for_is_no_attempt():

@@ -28,6 +28,11 @@ def test_a_short_kernel_starts_when_it_has_been_submitted():
     assert [span.begin for span in stream.spans if span.where == DEVICE] == [0.5, 1.0]
 
 
+def test_a_host_that_does_not_wait_is_drawn_without_a_wait():
+    at_once, waiting, _ = stream_model.stories(kernel_ms=3.0, submit_ms=0.5)
+    assert "wait" not in [span.what for span in at_once.spans] and "wait" in [span.what for span in waiting.spans]
+
+
 def test_waiting_holds_the_host_until_the_device_is_done():
     stream = Stream(kernel_ms=2.0, submit_ms=0.5)
     stream.launch()

@@ -5,6 +5,7 @@ attempted. Attempts run on the emulator whatever the backend: a wild store there
 """
 
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -112,7 +113,9 @@ def fifth_sector(predicted: Mapping[str, Any]) -> str:
     )
 
 
-def judge_numbers(predicted: Mapping[str, Any], counted: Mapping[str, int], lesson: str) -> str:
+def judge_numbers(
+    predicted: Mapping[str, Any], counted: Mapping[str, int], lesson: str, source: str = "the emulator counted"
+) -> str:
     """Return how far predictions got, with the lesson once all are as counted; `...` stands for one not yet made.
 
     Raises Refused with the predictions that differ, beside what was counted.
@@ -121,7 +124,7 @@ def judge_numbers(predicted: Mapping[str, Any], counted: Mapping[str, int], less
     wrong = {name: guess for name, guess in predicted.items() if guess is not ... and guess != counted[name]}
     if wrong:
         raise Refused(
-            f"what was predicted differs from what the emulator counted, in {len(wrong)} of {len(counted)}\n"
+            f"what was predicted differs from what {source}, in {len(wrong)} of {len(counted)}\n"
             + compare(wrong, {name: counted[name] for name in wrong})
         )
     if len(missing) == len(counted):
@@ -190,7 +193,7 @@ def bare(source: str) -> str:
 def _remark(guess: Any, count: float) -> str:
     if guess is ... or guess == count:
         return "" if guess is ... else "as predicted"
-    comparable = isinstance(guess, int | float) and count != 0
+    comparable = isinstance(guess, int | float) and abs(guess) <= sys.float_info.max and count != 0
     return f"{guess / count:.3g} times as much" if comparable else "differs"
 
 
@@ -199,4 +202,6 @@ def _written(value: Any) -> str:
         return NOT_ATTEMPTED
     if not isinstance(value, int | float):
         return repr(value)
+    if isinstance(value, int) and abs(value) > sys.float_info.max:
+        return "out of range"  # thousands of digits, which a float cannot hold
     return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.6g}"

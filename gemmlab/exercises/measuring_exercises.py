@@ -4,6 +4,7 @@ They answer as `exercises` does. The stopwatch is tried on the model of a stream
 the samples of the second exercise are made up for it, from a number of cycles and a clock. Nothing here is measured.
 """
 
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -24,11 +25,13 @@ TILED = Gemm(130, 130, 20)  # two rows and columns beyond a tile of rung 6, four
 CYCLES = 5_940_000  # of the made-up kernel: 3 ms at 1980 MHz
 FULL_MHZ = 1980
 CLOCKS = {
-    0: (1485, ()),
-    5: (1650, ("power cap",)),
-    6: (1760, ("power cap",)),
-    9: (1320, ("temperature, by the driver",)),
+    0: (1485, (), "GpuIdle"),  # taken before the clock had risen
+    5: (1650, ("power cap",), "SwPowerCap"),
+    6: (1760, ("power cap",), "SwPowerCap"),
+    9: (1320, ("temperature, by the driver",), "SwThermalSlowdown"),
 }
+"""The clock in MHz of samples that were not at full clock, what it is slowed by, and NVML's name of the reason."""
+FULL = (FULL_MHZ, (), "None")
 DISTURBED = {3: 0.9}  # milliseconds that another program took from a sample, at full clock
 SAMPLES = 12
 
@@ -62,9 +65,12 @@ def samples() -> tuple[tuple[float, Reading], ...]:
 
 
 def samples_table() -> str:
-    """Return the made-up samples as text, a line each."""
-    rows = [f"{'sample':>6}  {'ms':>6}  reported (made up)"]
-    rows += [f"{number:>6}  {ms:>6.3f}  {reading}" for number, (ms, reading) in enumerate(samples())]
+    """Return the made-up samples as text, a line each, with the clock and NVML's reason for it."""
+    rows = [f"{'sample':>6}  {'ms':>6}  {'clock MHz':>9}  reason for the clock (all made up)"]
+    rows += [
+        f"{number:>6}  {ms:>6.3f}  {reading.sm_mhz:>9}  {CLOCKS.get(number, FULL)[2]}"
+        for number, (ms, reading) in enumerate(samples())
+    ]
     return "\n".join(rows)
 
 
@@ -76,6 +82,9 @@ def throttled(answer: Any) -> str:
         named = set(answer)
     except TypeError:
         raise Refused(f"{answer!r} is no collection of numbers: write, say, {{1, 2}}") from None
+    odd = [each for each in named if isinstance(each, bool) or not isinstance(each, int)]
+    if isinstance(answer, str) or odd:
+        raise Refused(f"{answer!r} holds what is no integer: write the numbers of samples, say {{1, 2}}")
     right = {number for number, (_, reading) in enumerate(samples()) if reading.slowed_by}
     wrong = [f"sample {number}: {_evidence(number)}" for number in sorted(named - right, key=str)]
     if wrong:
@@ -90,6 +99,10 @@ def throttled(answer: Any) -> str:
 
 def work(predicted: Mapping[str, Any]) -> str:
     """Judge predictions of FLOPs at TILED: by the convention, exactly, and as rung 6 executes them with its tile."""
+    if predicted is ...:
+        return f"{NOT_ATTEMPTED}: put numbers in place of the dots"
+    if not isinstance(predicted, Mapping):
+        raise Refused(f"{predicted!r} is no dict of predictions: keep the three names, and put numbers in it")
     tile = rung("warp_tiles").tile
     counted = {
         "2 M N K": TILED.flops,
@@ -102,11 +115,12 @@ def work(predicted: Mapping[str, Any]) -> str:
         counted,
         f"{share:.0%} of what is executed is counted here: the same kernel at the same speed of the hardware gets a "
         "lower figure just beyond an edge. Next: the quiz.",
+        "arithmetic on the shape and the tile gives",
     )
 
 
 def _require_time(found: Any, kernel_ms: float, stream: Stream) -> None:
-    if isinstance(found, bool) or not isinstance(found, int | float):
+    if isinstance(found, bool) or not isinstance(found, int | float) or abs(found) > sys.float_info.max:
         raise Refused(f"it returned {found!r}, which is no number of milliseconds")
     if abs(found - kernel_ms) <= ALLOWED * kernel_ms:
         return
@@ -119,7 +133,7 @@ def _require_time(found: Any, kernel_ms: float, stream: Stream) -> None:
 
 
 def _sample(number: int) -> tuple[float, Reading]:
-    mhz, slowed_by = CLOCKS.get(number, (FULL_MHZ, ()))
+    mhz, slowed_by, _ = CLOCKS.get(number, FULL)
     return CYCLES / mhz / 1e3 + DISTURBED.get(number, 0.0), Reading(mhz, 3201, 60, None, slowed_by)
 
 
