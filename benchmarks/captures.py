@@ -21,11 +21,11 @@ from gemmlab import backend, launch, profiling
 from gemmlab.environment import environment
 from gemmlab.gemm import Gemm
 from gemmlab.ladder import RUNGS
-from gemmlab.profiling import captures, nsight_compute, sanitizer
+from gemmlab.profiling import captures, sanitizer
 from gemmlab.profiling.captures import Capture
 from gemmlab.profiling.counters import answers
 from gemmlab.profiling.defects import DEFECTS, PROBLEM
-from gemmlab.profiling.nvidia_tools import COMPUTE_SANITIZER, NSIGHT_COMPUTE, ToolFailed
+from gemmlab.profiling.nvidia_tools import COMPUTE_SANITIZER, NSIGHT_COMPUTE, ToolFailed, version
 
 LONGEST = 6000  # characters of a text that are kept
 CUT = "\n... the rest is cut\n"
@@ -67,8 +67,8 @@ def main() -> int:
     try:
         where = backend.choose("cuda")
         conditions = {
-            "nsight_compute": nsight_compute.version(NSIGHT_COMPUTE.find()),
-            "compute_sanitizer": sanitizer.version(COMPUTE_SANITIZER.find()),
+            "nsight_compute": version(NSIGHT_COMPUTE.find()),
+            "compute_sanitizer": version(COMPUTE_SANITIZER.find()),
             "family": "uniform",
             "seed": 0,
             "checked_shape": [PROBLEM.M, PROBLEM.N, PROBLEM.K],

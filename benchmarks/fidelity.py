@@ -28,7 +28,8 @@ from gemmlab import backend, emulator, nvrtc
 from gemmlab.backend import Backend
 from gemmlab.environment import architecture, environment
 from gemmlab.profiling.counters import COUNTERS, counts
-from gemmlab.profiling.nsight_compute import Counts, version
+from gemmlab.profiling.nsight_compute import Counts
+from gemmlab.profiling.nvidia_tools import version
 
 STARTED = time.perf_counter()
 

@@ -68,7 +68,7 @@ LOGS = {
         "==PROF== Disconnected from process 4242"
     ),
 }
-"""What a terminal shows after `ncu ...`, in exercise 4."""
+"""What a terminal shows after `ncu ...`, in exercise 4: written for this exercise, in ncu's form."""
 
 _CAUSE = {"A": "not permitted", "B": "not installed", "C": "launch failed", "D": "nothing wrong"}
 _TELLS = {

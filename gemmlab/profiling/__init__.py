@@ -28,6 +28,7 @@ from gemmlab.profiling.nvidia_tools import (
     ToolFailed,
     last_words,
     require_gpu,
+    version,
 )
 
 SECONDS = 150
@@ -44,7 +45,7 @@ def state() -> Check:
     """Say whether Nsight Compute can count here: a check with what was found and, where it cannot, the cure."""
     try:
         require_gpu(NSIGHT_COMPUTE)
-        release = nsight_compute.version(NSIGHT_COMPUTE.find())
+        release = version(NSIGHT_COMPUTE.find())
     except ToolFailed as error:
         return Check(NSIGHT_COMPUTE.name, False, error.wrong, error.cure)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
@@ -68,7 +69,7 @@ def profile(kernels: Mapping[str, Kernel], problem: Gemm, metrics: Iterable[str]
             raise NotUnderstood(f"Nsight Compute's answer cannot be read: {error}", _LOOK) from None
     counts = _require_all(kernels, problem, answer)
     here = environment(Backend(backend.name, backend.cp, backend.reason), {})
-    return Counted(label(here, nsight_compute.version(ncu)), counts)
+    return Counted(label(here, version(ncu)), counts)
 
 
 def report(kernels: Mapping[str, Kernel], problem: Gemm, sections: Sequence[str] = SECTIONS) -> str:

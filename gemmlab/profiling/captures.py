@@ -7,7 +7,7 @@ those of the fidelity check, which are fewer.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -119,11 +119,6 @@ def fidelity(rungs: Sequence[Rung], problem: Gemm, path: Path = FIDELITY) -> Cou
         theirs = {figure: pair[1] for figure, pair in entries[name].items() if "__" in figure}
         found[rung.name] = theirs | {REGISTERS: entries[name]["registers"][1]}
     return Counted(_label(data["environment"]), found)
-
-
-def without_names(counted: Counted) -> Counted:
-    """Return counts whose kernels are named launch 0, launch 1 and so on, in the same order."""
-    return replace(counted, counts={f"launch {i}": one for i, one in enumerate(counted.counts.values())})
 
 
 def _label(environment: Mapping[str, Any]) -> str:

@@ -3,7 +3,6 @@
 import csv
 import math
 import re
-import subprocess
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -59,15 +58,6 @@ def command(ncu: str, metrics: Iterable[str], log: str, program: Sequence[str]) 
         f"--metrics={','.join(sorted(metrics))}",
         *program,
     ]
-
-
-def version(ncu: str) -> str:
-    """Return such as '2025.3.1.0'. Raises OSError where there is no such program, ValueError when it says nothing."""
-    said = subprocess.run([ncu, "--version"], capture_output=True, text=True, timeout=60, check=False).stdout
-    match = re.search(r"Version\s+([\d.]+)", said)
-    if match is None:
-        raise ValueError(f"{ncu} --version names no version: {said.strip() or 'it prints nothing'}")
-    return match[1]
 
 
 def read(log: str) -> list[Profiled]:

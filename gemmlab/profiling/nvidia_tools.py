@@ -1,7 +1,9 @@
 """NVIDIA's command-line tools, Nsight Compute and compute-sanitizer: finding them, and why one gave no answer."""
 
 import os
+import re
 import shutil
+import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,6 +71,15 @@ class Tool:
 
 NSIGHT_COMPUTE = Tool("Nsight Compute", "ncu", "nsight-compute", Path("/opt/nvidia/nsight-compute"), "*")
 COMPUTE_SANITIZER = Tool("compute-sanitizer", "compute-sanitizer", "cuda-sanitizer-api")
+
+
+def version(program: str) -> str:
+    """Return such as '2025.3.1.0'. Raises OSError where there is no such program, ValueError when it says nothing."""
+    said = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=60, check=False).stdout
+    match = re.search(r"[Vv]ersion\s+([\d.]+)", said)
+    if match is None:
+        raise ValueError(f"{program} --version names no version: {last_words(said)}")
+    return match[1]
 
 
 def require_gpu(tool: Tool) -> None:

@@ -40,8 +40,8 @@ _BY_FOUR = (
     "a tile, 32 become 8; and a broadcast of 16 bytes takes two wavefronts, so 64 wavefronts become 48"
 )
 _BY_TWO = (
-    "ptxas unrolls two steps and merges two loads of neighbours in a row of As into one of 8 bytes: of the 72 loads "
-    "that a warp makes for a chunk, 64 are of As and become 32"
+    "the source's #pragma unroll 2 has NVRTC lay two steps side by side, and ptxas merges two loads of neighbours in a "
+    "row of As into one of 8 bytes: of the 72 loads that a warp makes for a chunk, 64 are of As and become 32"
 )
 _OTHERS = (
     "the addresses ask for no more, requests are equal, and at shapes with fewer blocks wavefronts are too. So it is "

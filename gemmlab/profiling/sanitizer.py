@@ -21,6 +21,7 @@ from gemmlab.profiling.nvidia_tools import (
     ToolFailed,
     last_words,
     require_gpu,
+    version,
 )
 from gemmlab.profiling.sanitizer_report import Finding, read
 
@@ -59,15 +60,6 @@ def state() -> Check:
         return Check(COMPUTE_SANITIZER.name, False, error.wrong, error.cure)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         return Check(COMPUTE_SANITIZER.name, False, str(error), "Install it again: it comes with the CUDA toolkit")
-
-
-def version(program: str) -> str:
-    """Return such as '2025.3.1.0'. Raises OSError where there is no such program, ValueError when it says nothing."""
-    said = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=60, check=False).stdout
-    match = re.search(r"[Vv]ersion\s+([\d.]+)", said)
-    if match is None:
-        raise ValueError(f"{program} --version names no version: {last_words(said)}")
-    return match[1]
 
 
 def check(kernel: Kernel, problem: Gemm, tool: str) -> Report:
