@@ -2,9 +2,9 @@
 
 import pytest
 
-from gemmlab import records
+from gemmlab import record, records
 from gemmlab.exercises import Refused, record_exercises
-from gemmlab.record import recorded
+from gemmlab.record import Decision, recorded
 
 SOLUTION = {
     "A": "nothing was timed",
@@ -38,6 +38,51 @@ def test_the_solution_is_accepted():
 def test_a_wrong_judgement_is_refused_with_what_the_record_says(name, said, evidence):
     with pytest.raises(Refused, match=f"{name}: .*{evidence}"):
         record_exercises.honest(SOLUTION | {name: said})
+
+
+def test_the_log_breaks_its_lines_between_words():
+    lines = record_exercises.log().splitlines()
+    assert max(map(len, lines)) <= 100
+    assert " ".join(lines).replace("  ", " ") == " ".join(
+        f"{name}. {entry.text}" for name, entry in record_exercises.entries().items()
+    )
+
+
+def test_a_decision_of_ones_own_enters_the_log_and_is_shown_as_lines(folder):
+    said = record_exercises.decided(folder, Decision("coalesced", "kept", "fewer sectors", against="naive"))
+    assert "verdict   kept" in said.splitlines() and "despite   -" in said.splitlines()
+    assert len(record.load(folder).decisions) == 1
+
+
+@pytest.mark.parametrize(
+    ("attempt", "said"),
+    [
+        (..., "write a record.Decision in place of the dots"),
+        (Decision("coalesced", ..., ..., against="naive"), "the dots of verdict, why"),
+    ],
+)
+def test_a_decision_with_a_dot_left_is_not_attempted_and_enters_no_log(attempt, said, folder):
+    answer = record_exercises.decided(folder, attempt)
+    assert answer.startswith("not attempted") and said in answer and record.load(folder).decisions == ()
+
+
+@pytest.mark.parametrize(
+    ("attempt", "said"),
+    [
+        ("kept", "'kept' is no decision"),
+        (Decision("coalesced", "kept", None), "why is None, but must be a string"),
+        (Decision("coalesced", "kept", 5), "why is 5, but must be a string"),
+        (Decision("coalesced", "kept", "faster", despite=3), "despite is 3, but must be a tuple"),
+        (Decision("coalesced", "kept", "faster", despite=None), "despite is None, but must be a tuple"),
+        (Decision("coalesced", "kept", "faster", despite=([],)), "despite is .*, but must be a tuple"),
+        (Decision(["coalesced"], "kept", "faster"), "has no kernel"),
+        (Decision("coalesced", [], "faster"), "verdict is"),
+    ],
+)
+def test_a_decision_of_something_else_is_refused_with_what_to_write(attempt, said, folder):
+    with pytest.raises((ValueError, Refused), match=said):
+        record_exercises.decided(folder, attempt)
+    assert record.load(folder).decisions == ()
 
 
 def test_every_time_that_an_entry_quotes_was_measured():

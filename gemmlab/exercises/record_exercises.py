@@ -1,11 +1,13 @@
-"""The exercise on records: which entries of a log are honest. Every figure in them comes from a record."""
+"""The exercises on records: a decision of one's own, and which entries of a log are honest. All times are measured."""
 
 import functools
+import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from gemmlab import emulator, launch, record
+from gemmlab import emulator, launch, measured, record
 from gemmlab.backend import Backend
 from gemmlab.exercises import NOT_ATTEMPTED, Refused
 from gemmlab.gemm import Gemm
@@ -18,6 +20,7 @@ from gemmlab.record.recorded import MEASURED, Record, written
 
 FAULTS = ("honest", "nothing was timed", "within noise", "a race", "another problem")
 SMALL, CUBE_256, CUBE_2048, CUBE_4096 = (Gemm(N, N, N) for N in (32, 256, 2048, 4096))
+WIDTH = 100
 
 
 @dataclass(frozen=True)
@@ -36,8 +39,24 @@ def padded() -> Kernel:
 
 
 def log() -> str:
-    """Return the five entries as text."""
-    return "\n\n".join(f"{name}. {entry.text}" for name, entry in entries().items())
+    """Return the five entries as text, in lines of at most WIDTH characters."""
+    return "\n\n".join(textwrap.fill(f"{name}. {entry.text}", WIDTH) for name, entry in entries().items())
+
+
+def decided(folder: str | Path, attempt: Any) -> str:
+    """Add a learner's decision to a record's log, and return the entry as text, a line a field.
+
+    An attempt that holds a dot still is not attempted. Raises ValueError for one that the record does not allow.
+    """
+    if attempt is ...:
+        return f"{NOT_ATTEMPTED}: write a record.Decision in place of the dots"
+    if not isinstance(attempt, record.Decision):
+        raise Refused(f"{attempt!r} is no decision: write record.Decision(kernel, verdict, why, against=...)")
+    missing = [name for name, value in vars(attempt).items() if value is ...]
+    if missing:
+        return f"{NOT_ATTEMPTED}: put something in place of the dots of {', '.join(missing)}"
+    entry = record.decide(folder, attempt).decisions[-1]
+    return "\n".join(f"{name:<9} {_in_words(value)}" for name, value in entry.items())
 
 
 def honest(attempt: Mapping[str, Any]) -> str:
@@ -95,20 +114,32 @@ def _tiles() -> Record:
 
 def _timed(new: str, old: str, purpose: Gemm, observed: Gemm, verdict: str) -> Entry:
     """An entry on two rungs that an H200 timed: what they are for, and the problem that the writer quotes."""
-    climb = record.load(f"nvidia_h200_2026-11-30_{observed.M}")
+    climb = _climb(observed, new, old)
     before, after = (climb.runs[name, observed] for name in (old, new))
     text = (
         f"{new} in place of {old}; for {written(purpose)}, on an H200. Expected: faster. Observed: median "
         f"{MEASURED[0].text(after)} ms in place of {MEASURED[0].text(before)} ms at {written(observed)}. Kept."
     )
-    there = record.load(f"nvidia_h200_2026-11-30_{purpose.M}")
+    there = _climb(purpose, new, old)
     halves = (f"{name} {_middle_half(there, name, purpose)} ms" for name in (old, new))
     return Entry(text, verdict, f"middle half of the samples at {written(purpose)}: {', '.join(halves)}")
+
+
+def _climb(problem: Gemm, *rungs: str) -> Record:
+    """The newest shipped climb of an H200 that timed these rungs at a problem."""
+    found = measured.shipped([rung(name) for name in rungs], problem)
+    return recorded.of_climb(next(each for each in found if each.card == "NVIDIA H200"))
 
 
 def _middle_half(record: Record, name: str, problem: Gemm) -> str:
     low, high = recorded.middle_half(record.runs[name, problem]["timing"]["samples_ms"])
     return f"{low:.4g} to {high:.4g}"
+
+
+def _in_words(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(value) or "-"
+    return "-" if value is None else value
 
 
 def _refusal(name: str, said: Any) -> str:

@@ -94,6 +94,8 @@ def decide(folder: str | Path, decision: Decision) -> Record:
     """
     folder = Path(folder)
     record = load(folder)
+    if not isinstance(decision, Decision):
+        raise ValueError(f"decision is {decision!r}, but must be a record.Decision")
     record_plan.require_portable("why", decision.why)
     entry = decisions.entry(record, decision)
     with (folder / LOG).open("a", encoding="utf-8") as log:

@@ -162,7 +162,8 @@ def _cautions(a: Record, b: Record) -> list[str]:
     medians = [median for record in (a, b) for run in record.runs.values() if (median := MEASURED[0].of(run))]
     if medians and min(medians) < SUBMISSION_MS:
         said.append(
-            f"\nBelow {SUBMISSION_MS} ms a time may be mostly that of submitting the launch: compare larger problems."
+            f"\nBelow {SUBMISSION_MS} ms a time may be mostly that of submitting the launch, and a share of cuBLAS "
+            "says nothing of kernels: compare larger problems."
         )
     cards = {record.data["environment"]["card"] for record in (a, b)}
     if len(cards) == 2 and None not in cards:

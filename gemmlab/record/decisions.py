@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
+from gemmlab import schema
 from gemmlab.gemm import Gemm
 from gemmlab.record import recorded
 from gemmlab.record.form import VERDICTS
@@ -109,17 +110,20 @@ def require_keepable(kernel: str, found: tuple[Stop, ...], despite: tuple[str, .
 
 
 def _runs(record: Record, kernel: str) -> Mapping[Gemm, Mapping[str, Any]]:
-    if kernel not in record.kernels:
+    if kernel not in tuple(record.kernels):
         raise ValueError(f"the record has no kernel {kernel!r}; it has {', '.join(record.kernels)}")
     return record.runs_of(kernel)
 
 
 def _require_form(record: Record, decision: Decision) -> None:
+    schema.check(decision.why, str, "why")
+    if not isinstance(decision.despite, str | tuple | list):
+        raise ValueError(f"despite is {decision.despite!r}, but must be a tuple out of {', '.join(EXPLAINABLE)}")
     if decision.verdict not in VERDICTS:
         raise ValueError(f"verdict is {decision.verdict!r}, but must be {' or '.join(VERDICTS)}")
     if not decision.why.strip():
         raise ValueError(f"why is empty: say in a sentence why {decision.kernel!r} is {decision.verdict}")
-    if isinstance(decision.despite, str) or not set(decision.despite) <= set(EXPLAINABLE):
+    if isinstance(decision.despite, str) or not all(each in EXPLAINABLE for each in decision.despite):
         raise ValueError(f"despite is {decision.despite!r}, but must be a tuple out of {', '.join(EXPLAINABLE)}")
     if decision.against == decision.kernel:
         raise ValueError(f"{decision.kernel!r} is held against itself: name the kernel that it should improve on")
