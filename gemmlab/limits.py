@@ -83,18 +83,18 @@ def table(found: Sequence[Limit], record: Record | None) -> str:
 
 def demands(found: Sequence[Limit]) -> str:
     """Return as text the least that each rung needs for each FMA of a warp: requests, wavefronts of L1 and shared
-    memory, and sectors of L2, as `hierarchy.Counts` has them, and the bytes that cross DRAM in any case.
+    memory, and sectors of L2, as `hierarchy.Counts` has them, and the bytes that the model charges DRAM with.
     """
-    problem, source = found[0].bounds.problem, " for each FMA of a warp "
+    problem, source = found[0].bounds.problem, " emulator "
     shown = (
         Column("", "rung", lambda row: f"{row[0].rung.number} {row[0].rung.name}"),
         Column(source, "requests", _for_each_fma("requests")),
         Column(source, "wavefronts", _for_each_fma("wavefronts")),
         Column(source, "sectors of L2", _for_each_fma("sectors")),
-        Column(source, "bytes of DRAM", lambda row: f"{row[0].bounds.levels[0].amount / row[1].fmas:.3f}"),
+        Column(" model ", "bytes of DRAM", lambda row: f"{row[0].bounds.levels[0].amount / row[1].fmas:.3f}"),
     )
     rows = [(limit, hierarchy.counts(limit.kernel, problem)) for limit in found]
-    about = f"counted by the emulator, {problem.M} x {problem.N} x {problem.K}"
+    about = f"for each FMA of a warp, {problem.M} x {problem.N} x {problem.K}"
     return "\n".join((about, *columns.lines(shown, rows)))
 
 
