@@ -109,6 +109,7 @@ def _cases() -> list[tuple[list[Measurement], int, str]]:
     unknown = Measurement(RUNG6.full_tile({"PAD": 12}), 0.5, registers=None)
     return [
         *((found, budget, "the whole sweep") for budget in BUDGETS),
+        (found, min(found, key=lambda each: each.milliseconds).registers, "a budget of just what the fastest takes"),
         ([failed, *found], BUDGETS[0], "with a setting that failed"),
         ([unknown, *found], BUDGETS[0], "with a setting whose registers are not known"),
         (found[::-1], BUDGETS[1], "in another order"),

@@ -175,12 +175,15 @@ def cliff(found: dict[tuple[int, int], Cost], arch: str) -> Figure:
         above.text(0, most + 4, f"the most that a thread may have: {most}", color=COLOURS[2], va="bottom")
         below.plot(sums, [cost.spilled_bytes for cost in found.values()], "^-", color=COLOURS[6])
         for (TM, TN), cost in found.items():
-            near_limit = (0, 7) if cost.registers == most else (0, -15)
-            place, side = (near_limit, "center") if cost.registers > most - 20 else ((-5, 4), "right")
+            # Near the limit a label stands clear of its line: below a marker that is on it, above it for one that is not.
+            near_limit = (0, -16) if cost.registers == most else (0, 13)
+            place, side = (near_limit, "center") if cost.registers > most - 20 else ((-6, 5), "right")
             above.annotate(
                 f"{TM} x {TN}", (TM * TN, cost.registers), place, textcoords="offset points", ha=side, fontsize=9
             )
-        above.set(ylabel="registers a thread", ylim=(0, 310), title=f"rung 4 on {arch}, from the compiler")
+        above.set(
+            ylabel="registers a thread", xlim=(-16, 272), ylim=(0, 310), title=f"rung 4 on {arch}, from the compiler"
+        )
         above.legend(loc="lower right", frameon=False)
         below.set(xlabel="TM x TN, the sums that a thread keeps", ylabel="spilled (bytes\na thread)")
         for axis in (above, below):
@@ -191,5 +194,5 @@ def cliff(found: dict[tuple[int, int], Cost], arch: str) -> Figure:
 def _step_lines(of_rung: Rung, tile: Tile) -> str:
     found = steps(of_rung, tile, choices(of_rung))
     legal = ", ".join(f"{name} = {value}" for (name, value), rule in found.items() if rule is None)
-    illegal = (f"  {name} = {value}: {rule}" for (name, value), rule in found.items() if rule is not None)
-    return "\n".join((f"legal one step away: {legal or 'none'}", "illegal one step away:", *illegal))
+    illegal = [f"  {name} = {value}: {rule}" for (name, value), rule in found.items() if rule is not None]
+    return "\n".join((f"legal one step away: {legal or 'none'}", "illegal one step away:", *(illegal or ["  none"])))
