@@ -203,7 +203,8 @@ def test_the_h200_confirms_four_and_refutes_three_each_with_its_reason(emulated)
     verdicts = {line.split()[0]: line for line in text.splitlines()[2:9]}
     refuted = {name for name, line in verdicts.items() if "refuted" in line}
     assert refuted == {"shared_tiles", "register_tiles_1d", "register_tiles_2d"}
-    assert "confirmed" in verdicts["naive"] and "(no)" not in text
+    assert "confirmed" in verdicts["naive"] and "(e, h)" in verdicts["naive"]
+    assert "(e)" in verdicts["shared_tiles"] and not any("(no)" in line for line in verdicts.values())
     assert "0.6250 times" in verdicts["shared_tiles"]  # 40 loads for 64
     assert "0.5556 times" in verdicts["register_tiles_1d"]  # 40 for 72
     assert text.count("\nshared_tiles: ptxas merges four") == 1 and predictions.UNEXPLAINED not in text
@@ -229,6 +230,22 @@ def test_what_was_not_counted_is_a_dash_and_no_verdict(emulated):
 def test_a_prediction_is_shown_beside_the_counts_whatever_was_typed(emulated):
     text = predictions.one_a_rung({"naive": 7, "coalesced": "a lot"}, emulated, captures.fidelity(RUNGS, CUBE))
     assert "7 (no)" in text and "no number" in text and text.count("not attempted") == 5
+
+
+# Of 72 loads 40 are left: 64^3 x (9 / 8) x 8 x 40 / 72 = 327,680 is what the H200 counted, 589,824 the emulator.
+def test_who_predicts_what_the_hardware_counted_is_told_so(emulated):
+    h200 = captures.fidelity(RUNGS, CUBE)
+    text = predictions.one_a_rung({"register_tiles_1d": 327_680}, emulated, h200)
+    assert "327,680 (h)" in text
+    assert "589,824 (e)" in predictions.one_a_rung({"register_tiles_1d": 589_824}, emulated, h200)
+
+
+def test_what_only_hardware_tells_is_shown_without_what_the_emulator_tells_too():
+    text = counters.hardware_only({LOAD_SECTORS: 5, "dram__bytes_read.sum": 4096})
+    first, rest = text.splitlines()
+    assert first.split() == "How many bytes came from DRAM? 4,096".split()
+    # Two of DRAM, two hit rates, one of issue, seven of waiting.
+    assert rest == "not counted: 11 of the 12 figures that only hardware has"
 
 
 def test_wavefronts_that_merged_loads_take_are_those_that_were_counted():
@@ -302,3 +319,10 @@ def test_the_profile_of_exercise_1_names_no_kernel():
     text = profiling_exercises.hidden_profile()
     assert not any(each.name in text or each.entry in text for each in RUNGS)
     assert '"17,301,504"' in text
+
+
+@pytest.mark.parametrize("check", ["whose", "conflict", "choose", "diagnose"])
+@pytest.mark.parametrize("typed", [None, "naive", 3])
+def test_what_is_no_dictionary_is_refused_in_words(check, typed):
+    with pytest.raises(Refused, match="give a dictionary"):
+        getattr(profiling_exercises, check)(typed)

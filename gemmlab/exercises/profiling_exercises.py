@@ -171,6 +171,8 @@ def _judge(
     answers: Mapping[str, Any], right: Mapping[str, Any], evidence: Callable[[str, Any], str], lesson: str
 ) -> str:
     """How far answers got; `...` stands for one not yet given. Raises Refused with the evidence against wrong ones."""
+    if not isinstance(answers, Mapping):
+        raise Refused(f"{answers!r} holds no answers: give a dictionary with {', '.join(right)}")
     given = {name: answers[name] for name in right if answers.get(name, ...) is not ...}
     wrong = [evidence(name, said) for name, said in given.items() if said != right[name]]
     if wrong:

@@ -175,7 +175,7 @@ def cliff(found: dict[tuple[int, int], Cost], arch: str) -> Figure:
         above.text(0, most + 4, f"the most that a thread may have: {most}", color=COLOURS[2], va="bottom")
         below.plot(sums, [cost.spilled_bytes for cost in found.values()], "^-", color=COLOURS[6])
         for (TM, TN), cost in found.items():
-            # Near the limit a label stands clear of its line: below a marker that is on it, above it for one that is not.
+            # Clear of the limit's line: below a marker that is on it, above the line for one that is not.
             near_limit = (0, -16) if cost.registers == most else (0, 13)
             place, side = (near_limit, "center") if cost.registers > most - 20 else ((-6, 5), "right")
             above.annotate(

@@ -69,7 +69,8 @@ def profile(kernels: Mapping[str, Kernel], problem: Gemm, metrics: Iterable[str]
             raise NotUnderstood(f"Nsight Compute's answer cannot be read: {error}", _LOOK) from None
     counts = _require_all(kernels, problem, answer)
     here = environment(Backend(backend.name, backend.cp, backend.reason), {})
-    return Counted(label(here, version(ncu)), counts)
+    release = version(ncu)
+    return Counted(label(here, release), counts, problem, release)
 
 
 def report(kernels: Mapping[str, Kernel], problem: Gemm, sections: Sequence[str] = SECTIONS) -> str:

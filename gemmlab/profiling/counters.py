@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from gemmlab.emulator import Access
 from gemmlab.emulator.traffic import metrics
+from gemmlab.gemm import Gemm
 from gemmlab.profiling.nsight_compute import Counts
 
 COUNTERS = {
@@ -120,10 +121,15 @@ QUESTIONS = (
 
 @dataclass(frozen=True)
 class Counted:
-    """What a GPU's counters showed of launches, by name; `label` says where, when and by which Nsight Compute."""
+    """What a GPU's counters showed of launches, by name; `label` says where, when and by which Nsight Compute.
+
+    `problem` and `release` are those of a profile made here, with Nsight Compute's version; None for one that was read.
+    """
 
     label: str
     counts: Mapping[str, Counts]
+    problem: Gemm | None = None
+    release: str | None = None
 
 
 def counts(accesses: Iterable[Access]) -> dict[str, int]:
@@ -143,6 +149,16 @@ def answers(launch: Counts) -> str:
     """Return a launch's counts as text, under the questions that they answer; what was not counted is a dash."""
     width = max(len(question.asks) for question in QUESTIONS)
     return "\n".join(f"{each.asks:<{width}}{_written(launch.get(each.metric)):>14}" for each in QUESTIONS)
+
+
+def hardware_only(launch: Counts) -> str:
+    """Return as text what a launch's counts answer of the questions that nothing else does, and which have no count."""
+    asked = [each for each in QUESTIONS if not each.here]
+    width = max(len(each.asks) for each in asked)
+    lines = [f"{each.asks:<{width}}{_written(launch[each.metric]):>14}" for each in asked if each.metric in launch]
+    if len(lines) < len(asked):
+        lines.append(f"not counted: {len(asked) - len(lines)} of the {len(asked)} figures that only hardware has")
+    return "\n".join(lines)
 
 
 def mapping_table() -> str:

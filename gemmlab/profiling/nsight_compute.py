@@ -16,6 +16,9 @@ Counts = Mapping[str, int | float | None]
 """A launch's figures by metric, such as 'l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum'; None for no number."""
 
 
+CLOCK_CONTROL = "none"  # the clocks are left as they are
+
+
 @dataclass(frozen=True)
 class Profiled:
     """One launch as Nsight Compute reports it."""
@@ -50,7 +53,7 @@ def command(ncu: str, metrics: Iterable[str], log: str, program: Sequence[str]) 
     """Return the command that runs a program under Nsight Compute and writes the counts of every launch to `log`."""
     return [
         ncu,
-        "--clock-control=none",
+        f"--clock-control={CLOCK_CONTROL}",
         "--target-processes=all",
         "--csv",
         "--print-units=base",

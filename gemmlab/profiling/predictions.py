@@ -102,15 +102,16 @@ def one_a_rung(predicted: Mapping[str, Any], emulated: Mapping[str, Counts], cou
 
     `predicted` and `emulated` are by the rung's name.
     """
-    lines = [f"hardware: {counted.label}", f"{'':<47}{'yours':>14}{'emulator':>14}{'hardware':>14}  verdict"]
+    lines = [f"hardware: {counted.label}", f"{'':<47}{'yours':>18}{'emulator':>14}{'hardware':>14}  verdict"]
     known = {(one.rung, one.metric): one for one in verdicts(emulated, counted)}
     for each in PREDICTIONS:
         verdict = known[each.rung, each.metric]
         hardware = "-" if verdict.hardware is None else f"{verdict.hardware:,}"
-        yours = _yours(predicted.get(each.rung, ...), verdict.emulated)
+        yours = _yours(predicted.get(each.rung, ...), verdict)
         lines.append(
-            f"{each.rung:<19}{each.what:<28}{yours:>14}{verdict.emulated:>14,}{hardware:>14}  {verdict}".rstrip()
+            f"{each.rung:<19}{each.what:<28}{yours:>18}{verdict.emulated:>14,}{hardware:>14}  {verdict}".rstrip()
         )
+    lines.append("yours: (e) as the emulator counted, (h) as the hardware did, (e, h) as both, (no) as neither")
     return "\n".join([*lines, *_reasons(known[each.rung, each.metric] for each in PREDICTIONS)])
 
 
@@ -139,9 +140,10 @@ def _reasons(found: Iterable[Verdict]) -> list[str]:
     ]
 
 
-def _yours(guess: Any, count: int) -> str:
+def _yours(guess: Any, verdict: Verdict) -> str:
     if guess is ...:
         return "not attempted"
     if not isinstance(guess, int | float):
         return "no number"
-    return f"{guess:,.10g}" if guess == count else f"{guess:,.10g} (no)"
+    met = [sign for sign, count in (("e", verdict.emulated), ("h", verdict.hardware)) if guess == count]
+    return f"{guess:,.10g} ({', '.join(met) or 'no'})"
