@@ -143,7 +143,9 @@ def gpu(name: str) -> GPU:
     for card in GPUS.values():
         if wanted in map(_bare, (card.name, *card.device_names)):
             return card
-    raise ValueError(f"no ceilings are known for GPU {name!r}; known: {', '.join(GPUS)}")
+    near = [card.name for card in GPUS.values() if wanted and _bare(card.name).startswith(wanted)]
+    meant = f"; did you mean {' or '.join(near)}?" if near else ""
+    raise ValueError(f"no ceilings are known for GPU {name!r}; known: {', '.join(GPUS)}{meant}")
 
 
 def _bare(name: str) -> str:

@@ -27,19 +27,19 @@ from functools import lru_cache
 from itertools import product
 from math import inf, lcm, prod
 
-from gemmlab import emulator, launch, roofline
+from gemmlab import launch, roofline
 from gemmlab.emulator.merging import Merged
 from gemmlab.emulator.reach import Reach
-from gemmlab.emulator.wavefronts import WARP, WAVEFRONT
+from gemmlab.emulator.wavefronts import SECTOR, WARP, WAVEFRONT
 from gemmlab.gemm import Gemm, inputs
 from gemmlab.gpus import GPU, architecture
-from gemmlab.ladder import arguments
 from gemmlab.launch import Kernel
 from gemmlab.timing import FLUSHED, WARM
 
 LARGEST = 256  # rows or columns of C, of the largest tile that is looked for
 CHUNKS = 64  # steps of k that whole chunks of any rung fill
-ALIGNED = WAVEFRONT // roofline.FLOAT_BYTES  # floats; rows longer by so many begin in the same bank and place of a sector
+ALIGNED = WAVEFRONT // roofline.FLOAT_BYTES  # a row longer by so many floats begins in the same bank
+APART = SECTOR // roofline.FLOAT_BYTES  # what is so many floats away lies in another sector
 CARRIES = {"bytes": 1, "wavefronts": WAVEFRONT}  # bytes, by the unit of a level of memory
 
 
@@ -127,7 +127,6 @@ def bounds(counted: Counts, problem: Gemm, card: GPU, cache: str = WARM) -> Boun
     limits = architecture(card.architecture)
     crossing = roofline.dram_bytes(problem, card.l2_bytes, flushed=cache == FLUSHED)
     busy = roofline.busy(counted.blocks, card.multiprocessors)
-    cycles = roofline.clock(card.peak_fp32, card.multiprocessors, limits.fp32_lanes) * card.multiprocessors
     wavefronts_a_cycle = limits.shared_bytes_per_cycle / WAVEFRONT
     seen = card.measured
     L2 = [Level("L2", "bytes", roofline.moved_bytes(counted.sectors), seen.l2_bandwidth, holds=False)] if seen else []
@@ -142,7 +141,10 @@ def bounds(counted: Counts, problem: Gemm, card: GPU, cache: str = WARM) -> Boun
         (
             Level("DRAM", "bytes", crossing, card.dram_bandwidth),
             *L2,
-            *(Level(name, unit, amount, a_cycle * cycles, busy) for name, unit, amount, a_cycle in on_chip),
+            *(
+                Level(name, unit, amount, roofline.on_chip_rate(card, a_cycle), busy)
+                for name, unit, amount, a_cycle in on_chip
+            ),
         ),
         cache,
     )
@@ -158,7 +160,11 @@ def counts(kernel: Kernel, problem: Gemm, progress: Callable[[float], object] = 
     Raises ValueError for a hazard, and for a grid that does not grow with C as tiles do; and what a launch raises.
     """
     rows, columns = _edge(kernel, problem, "M"), lcm(_edge(kernel, problem, "N"), ALIGNED)
-    along = (_whole(problem.M, rows), _whole(problem.N, columns), _sampled(problem.K, CHUNKS))
+    along = (
+        _whole(problem.M, rows) or _sampled(problem.M, rows),
+        _whole(problem.N, columns) or _sampled(problem.N, columns, APART),
+        _sampled(problem.K, CHUNKS),
+    )
     samples = list(product(*(each.items() for each in along)))
     totals = [0] * len(Counts.__dataclass_fields__)
     for sampled in samples:
@@ -166,7 +172,7 @@ def counts(kernel: Kernel, problem: Gemm, progress: Callable[[float], object] = 
         seen = astuple(_traced(kernel, replace(problem, M=M, N=N, K=K)))
         totals = [total + prod(weights) * each for total, each in zip(totals, seen, strict=True)]
         progress(1 / len(samples))
-    counted, blocks = Counts(*totals), _blocks(kernel, problem)
+    counted, blocks = replace(Counts(*totals), fmas=_fmas(problem)), _blocks(kernel, problem)
     if counted.blocks != blocks:
         raise ValueError(
             f"{problem.M} x {problem.N} x {problem.K} takes {blocks} blocks, but its parts of {rows} x {columns} come "
@@ -188,33 +194,39 @@ def _edge(kernel: Kernel, problem: Gemm, side: str) -> int:
     return bisect_right(range(1, LARGEST + 1), blocks(1), key=blocks)
 
 
+def _fmas(problem: Gemm) -> int:
+    return -(-problem.M * problem.N * problem.K // WARP)
+
+
 def _whole(size: int, step: int) -> Mapping[int, int]:
-    return {step: size // step} if size % step == 0 else _sampled(size, step)
+    return {step: size // step} if size % step == 0 else {}
 
 
-def _sampled(size: int, step: int) -> Mapping[int, int]:
-    """Sizes to trace, and the weights with which a linear count at `size` is the sum of theirs."""
-    first = size % step + step  # not less, or rows would share a sector that at `size` are far apart
+def _sampled(size: int, step: int, apart: int = 0) -> Mapping[int, int]:
+    """Sizes to trace, and the weights with which a linear count at `size` is the sum of theirs.
+
+    Each leaves `apart` beyond a step: of two rows, the end of one in a block and the start of the next, which at `size`
+    are far apart, would else share a sector.
+    """
+    edge = size % step
+    first = edge + step if edge >= apart else edge + 2 * step
     steps = (size - first) // step
     return {size: 1} if steps < 2 else {first: 1 - steps, first + step: steps}
 
 
 @lru_cache(maxsize=4096)
 def _traced(kernel: Kernel, problem: Gemm) -> Counts:
-    A, B, C = map(emulator.asarray, inputs(problem))
-    grid, block, shared_mem = launch.geometry(kernel, problem)
     merged, reach = Merged(), Reach()
-    compiled = emulator.RawKernel(kernel.source, kernel.entry, options=kernel.options)
-    args = arguments(problem, A, B, C)
-    traced = emulator.trace(compiled, grid, block, args, shared_mem, observers=(merged, reach))
+    submitted = launch.submission(kernel, problem, inputs(problem))
+    traced = submitted.trace((merged, reach))
     if traced.hazards:
         raise ValueError(f"nothing is bounded of a launch with a hazard: {traced.hazards[0].message}")
     # an asynchronous copy is one request, counted with shared memory's
     far = [each for each in traced.accesses if each.space == "global"]
     asked = sum(each.requests for each in far if each.op != "cp.async.global")
     return Counts(
-        blocks=prod(grid),
-        fmas=-(-problem.M * problem.N * problem.K // WARP),
+        blocks=prod(submitted.geometry.grid),
+        fmas=_fmas(problem),
         requests=merged.requests + asked,
         wavefronts=merged.wavefronts + reach.wavefronts,
         sectors=reach.sectors,

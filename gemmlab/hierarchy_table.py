@@ -1,16 +1,21 @@
 """The hierarchical roofline as text: a kernel's levels, and the bounds of a record's rungs beside what was measured."""
 
 import statistics
+import textwrap
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from gemmlab import hierarchy, launch, records
+from gemmlab import columns, hierarchy, launch, records
+from gemmlab.columns import Column
 from gemmlab.gemm import Gemm
 from gemmlab.gpus import architecture, gpu
-from gemmlab.hierarchy import Bounds
+from gemmlab.hierarchy import Bounds, Level
 from gemmlab.ladder import rung
 from gemmlab.launch import Kernel
-from gemmlab.measured import card, roofs, timed
+from gemmlab.measured import card, timed
 from gemmlab.records import Record
+
+WIDTH = 105  # characters of a line
 
 
 @dataclass(frozen=True)
@@ -42,7 +47,7 @@ def against(record: Record) -> tuple[Held, ...]:
     return tuple(
         Held(
             name,
-            hierarchy.of(launch.of(rung(name), row["tile"]), Gemm(*row["shape"]), on),
+            hierarchy.of(launch.of(rung(name), row["tile"]), Gemm(*row["shape"]), on, record.conditions["cache"]),
             statistics.median(row["milliseconds"]),
             min(row["milliseconds"]),
         )
@@ -51,7 +56,7 @@ def against(record: Record) -> tuple[Held, ...]:
 
 
 def recorded(kernel: Kernel, bounds: Bounds) -> Timed | None:
-    """Return the time that a shipped record has of this very source, tile, shape and card, else None."""
+    """Return the time that a shipped record has of this very source, tile, shape, card and cache, else None."""
     problem = bounds.problem
     for record in records.shipped():
         for row in timed(record).values():
@@ -59,6 +64,7 @@ def recorded(kernel: Kernel, bounds: Bounds) -> Timed | None:
             if (
                 row["shape"] == [problem.M, problem.N, problem.K]
                 and bounds.card.name == card(record).name
+                and bounds.cache == record.conditions["cache"]
                 and (problem.alpha, problem.beta) == (record.conditions["alpha"], record.conditions["beta"])
                 and (same.source, same.options) == (kernel.source, kernel.options)
             ):
@@ -76,22 +82,28 @@ def beside(record: Record) -> str:
 
 
 def held(rows: tuple[Held, ...], record: Record) -> str:
-    """Return rungs as text: the model's levels, then what was measured, then the one over the other."""
-    levels = [level.name for level in rows[0].bounds.levels] if rows else []
-    wide = 14 * len(levels) + 31
-    lines = [
-        f"{'':<18}{'model: at least, ms':^{wide}}| measured: {record.label}",
-        f"{'rung':<18}"
-        + "".join(f"{name:>14}" for name in levels)
-        + f"{'bound':>12}{'binds':>18} | {'median ms':>10}{'over the bound':>16}",
-    ]
-    for row in rows:
-        times = "".join(f"{1e3 * level.seconds:>14.4g}" for level in row.bounds.levels)
-        lines.append(
-            f"{row.rung:<18}{times}{1e3 * row.bounds.seconds:>12.4g}{row.bounds.binding.name:>18} | "
-            f"{row.median_ms:>10.4g}{row.ratio:>16.2f}"
-        )
-    return "\n".join(lines)
+    """Return rungs as text: what each level takes by the model, then what was measured, and the one over the other."""
+    model = f" model: at least, ms, {record.conditions['cache']} "
+    measured = f" measured: {record.label} "
+    shown = (
+        Column("", "rung", lambda row: row.rung),
+        *(Column(model, _headed(level), _least(i)) for i, level in enumerate(rows[0].bounds.levels if rows else ())),
+        Column(model, "bound", lambda row: f"{1e3 * row.bounds.seconds:.4g}"),
+        Column(model, "binds", lambda row: row.bounds.binding.name),
+        Column(measured, "median ms", lambda row: f"{row.median_ms:.4g}"),
+        Column(measured, "times the bound", lambda row: f"{row.ratio:.2f}"),
+    )
+    assumed = [level.name for level in (rows[0].bounds.levels if rows else ()) if not level.holds]
+    note = [f"({', '.join(assumed)}): no bound, as caches may do better; it binds nothing"] if assumed else []
+    return "\n".join([*columns.folded(shown, rows, WIDTH), *note])
+
+
+def _headed(level: Level) -> str:
+    return level.name if level.holds else f"({level.name})"
+
+
+def _least(position: int) -> Callable[[Held], str]:
+    return lambda row: f"{1e3 * row.bounds.levels[position].seconds:.4g}"
 
 
 def kernel(bounds: Bounds, seen: Timed | None) -> str:
@@ -106,22 +118,43 @@ def levels(bounds: Bounds) -> str:
     """Return a kernel's levels as text: what each is charged with, its rate, the intensity and the least time."""
     problem, on = bounds.problem, bounds.card
     rows = [
-        f"model: at most what {on.name} can do for {problem.M} x {problem.N} x {problem.K}",
-        f"{'level':<15}{'charged with':>34}{'a second':>12}{'FLOP for each':>15}{'at least, ms':>14}",
+        f"model: at most what {on.name} can do for {problem.M} x {problem.N} x {problem.K}, {bounds.cache}",
+        f"{'level':<14}{'unit':<18}{'units charged':>16}{'units a second':>16}{'FLOP for a unit':>16}"
+        f"{'at least, ms':>13}",
     ]
     for level in bounds.levels:
-        binds = "  <- binds" if level is bounds.binding else ""
+        mark = "  <- binds" if level is bounds.binding else "" if level.holds else "  no bound"
+        intensity = f"{bounds.intensity(level):.4g}" if level.amount else "-"
         rows.append(
-            f"{level.name:<15}{f'{level.amount:,.0f} {level.unit}':>34}{level.rate:>12.4g}"
-            f"{bounds.intensity(level):>15.4g}{1e3 * level.seconds:>14.4g}{binds}"
+            f"{level.name:<14}{level.unit:<18}{level.amount:>16,}{level.rate:>16.4g}{intensity:>16}"
+            f"{1e3 * level.seconds:>13.4g}{mark}"
         )
-    roof, known = roofs(on), architecture(on.architecture)
-    missing = "" if "L2" in roof.bandwidths else "; L2: -, nobody measured it"
-    rows += [
-        f"so at least {1e3 * bounds.seconds:.4g} ms, at most {bounds.speed / 1e12:.3g} TFLOP/s; the blocks keep "
-        f"{bounds.levels[-1].busy:.1%} of the multiprocessors busy",
-        f"ceilings of memory: {roof.kind}, {(on.measured or on).source}{missing}",
-        f"on chip, a cycle and multiprocessor: {known.shared_bytes_per_cycle} bytes, {known.subpartitions} warp "
-        f"instructions, {known.fp32_lanes} FMAs, at the clock that reaches {on.peak_fp32 / 1e12:.1f} TFLOP/s",
-    ]
+    rows += (textwrap.fill(line, WIDTH, subsequent_indent="  ", break_on_hyphens=False) for line in _notes(bounds))
     return "\n".join(rows)
+
+
+def _notes(bounds: Bounds) -> Iterator[str]:
+    """What the bound comes to, and whence its rates are."""
+    on, known = bounds.card, architecture(bounds.card.architecture)
+    yield (
+        f"so at least {1e3 * bounds.seconds:.4g} ms, at most {bounds.speed / 1e12:.3g} TFLOP/s; the blocks keep "
+        f"{bounds.levels[-1].busy:.1%} of the multiprocessors busy"
+    )
+    yield f"DRAM: the published rate, and what L2 cannot keep between launches ({bounds.cache}); {on.source}"
+    if on.measured:
+        yield (
+            "L2: as if blocks shared nothing in L1, at a measured rate, for none is published; a run may pass both; "
+            f"{on.measured.source}"
+        )
+    else:
+        yield "L2: -, nobody measured it"
+    yield (
+        f"on chip, a cycle and multiprocessor: a wavefront of {known.shared_bytes_per_cycle} bytes, "
+        f"{known.subpartitions} warp instructions, {known.fp32_lanes} FMAs, at the clock that reaches the published "
+        f"{on.peak_fp32 / 1e12:.1f} TFLOP/s"
+    )
+    if on.measured:
+        yield (
+            f"not the {on.measured.fp32 / 1e12:.1f} TFLOP/s that were measured: a ceiling that another run may pass is "
+            "none for a lower bound"
+        )

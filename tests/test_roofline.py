@@ -159,3 +159,20 @@ def test_the_reader_gives_its_worked_example_exactly():
 
 def test_a_share_of_a_yardstick_is_in_percent():
     assert roofline.percent_of(21_779, 23_250) == pytest.approx(93.67, abs=0.01)  # Boehm's warp tiles beside cuBLAS
+
+
+@pytest.mark.parametrize(
+    ("l2_bytes", "beta", "flushed", "crossing"),
+    [
+        (0, 0.0, False, 4 * 3 * 64**2),  # A, B and C once
+        (4 * 64**2, 0.0, False, 4 * 2 * 64**2),  # one of them stays
+        (4 * 3 * 64**2, 0.0, False, 0),
+        (0, 1.0, False, 4 * 4 * 64**2),  # C is read too
+        (4 * 64**2, 1.0, False, 4 * 2 * 64**2),  # C stays, which saves both
+        (4 * 3 * 64**2, 1.0, False, 0),
+        (0, 0.0, True, 4 * 3 * 64**2),
+        (4 * 3 * 64**2, 0.0, True, 4 * 2 * 64**2),  # C may stay as the launch ends
+    ],
+)
+def test_what_l2_keeps_between_launches_does_not_cross_dram(l2_bytes, beta, flushed, crossing):
+    assert roofline.dram_bytes(Gemm(64, 64, 64, beta=beta), l2_bytes, flushed) == crossing

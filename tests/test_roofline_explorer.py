@@ -3,9 +3,11 @@
 import html
 import os
 from dataclasses import replace
+from functools import lru_cache
 
 import matplotlib
 import matplotlib.pyplot as plt
+import numpy as np
 import pytest
 from figure_texts import outside, overlapping
 from matplotlib.colors import to_rgba
@@ -13,6 +15,7 @@ from matplotlib.colors import to_rgba
 from gemmlab import climb, hierarchy, launch, nvrtc
 from gemmlab.__main__ import main
 from gemmlab.backend import choose
+from gemmlab.commands import roofline_commands
 from gemmlab.figures import hierarchy_figures, roofline_explorer, roofline_figures, run_figures
 from gemmlab.figures.roofline_explorer import OWN
 from gemmlab.gemm import Gemm
@@ -86,8 +89,9 @@ def test_a_tile_of_one_is_the_direct_kernel_without_shared_memory():
 @pytest.mark.parametrize(
     ("tile", "bandwidth", "peak", "said"),
     [
-        (0, 1.0, 1.0, "BM is 0, but must be at least 1"),
+        (0, 1.0, 1.0, "the tile is 0, but must be at least 1"),
         (16, 0.0, 1.0, "the bandwidth is 0, but must be above 0"),
+        (16, float("inf"), 1.0, "the bandwidth is inf, but must be above 0 and finite"),
         (16, 1.0, -2.0, "the peak is -2, but must be above 0"),
         (16, float("nan"), 1.0, "the bandwidth is nan, but must be above 0"),
     ],
@@ -101,7 +105,7 @@ def test_a_number_that_cannot_be_is_shown_as_a_refusal_and_the_next_move_recover
     widget = roofline_explorer.reader()
     given = controls_of(widget)
     given["GB/s"].value = 0.0
-    assert "ValueError: the bandwidth is 0, but must be above 0" in text_of(widget)
+    assert "ValueError: the bandwidth is 0 GB/s, but must be from 0.001 to 1,000,000" in text_of(widget)
     given["GB/s"].value = 1000.0
     assert all(figure in text_of(widget) for figure in EXAMPLE)
 
@@ -119,7 +123,7 @@ def test_fifty_moves_of_the_reader_leave_no_figure_open():
 def test_fifty_moves_between_kernels_compile_and_trace_each_once(monkeypatch):
     traced = []
     trace = hierarchy._traced
-    monkeypatch.setattr(hierarchy, "_traced", lambda *given: traced.append(given) or trace(*given))
+    monkeypatch.setattr(hierarchy, "_traced", lru_cache(lambda *given: traced.append(given) or trace(*given)))
     widget = roofline_explorer.levels(NAIVE, size=64)
     given = controls_of(widget)
     given["kernel"].value = "coalesced"
@@ -179,6 +183,11 @@ def test_points_of_the_model_are_hollow_and_measured_ones_filled_at_the_same_int
     assert {round(line.get_ydata()[0], 2) for line in filled} == {round(CUBE.flops / 15.03e-3 / 1e12, 2)}
     assert len({line.get_marker() for line in hollow}) == len({line.get_color() for line in hollow}) == 3
     labels = [text.get_text() for text in axis.figure.legends[0].get_texts()]
+    roofs = {f"{line.get_color()}": line for line in axis.lines if len(line.get_xdata()) == 400}
+    for point in hollow:  # each lies on its own roof, which stands at the busy share
+        roof = roofs[point.get_color()]
+        on = np.interp(np.log(point.get_xdata()[0]), np.log(roof.get_xdata()), np.log(roof.get_ydata()))
+        assert np.exp(on) == pytest.approx(point.get_ydata()[0], rel=1e-2)
     assert labels[-2:] == ["model", "measured: NVIDIA H200, 2026-11-30"]
 
 
@@ -228,7 +237,8 @@ def test_the_commands_print_and_draw(tmp_path, capsys):
     printed = capsys.readouterr().out
     assert all(figure in printed for figure in EXAMPLE)
     assert main(["levels", "coalesced", "--size", "64", "--card", "T4", "--plot", str(tmp_path / "levels.svg")]) == 0
-    assert "measured: -" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "measured: -" in printed and f"figure: {tmp_path / 'levels.svg'}" in printed
     climbing = ["climb", "--backend", "emulator", "--rungs", "0-1", "--size", "40"]
     assert main([*climbing, "--plot", str(tmp_path / "climb.pdf")]) == 0
     assert (tmp_path / "made" / "reader.png").read_bytes().startswith(b"\x89PNG")
@@ -240,9 +250,13 @@ def test_the_commands_print_and_draw(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["roofline", "--tile", "0"], "BM is 0"),
+        (
+            ["roofline", "--card", "H200", "--bandwidth", "5"],
+            "--card H200 has ceilings of its own: leave out --bandwidth",
+        ),
+        (["roofline", "--card", "A100"], "did you mean A100 40GB or A100 80GB?"),
         (["roofline", "--card", "RTX 9999"], "no ceilings are known for GPU 'RTX 9999'"),
-        (["roofline", "--plot", "a.txt"], "a.txt must end in one of"),
+        (["roofline", "--plot", "a.txt"], "a.txt must end in one of .png, .svg, .pdf"),
         (["levels", "9"], "there is no rung '9'"),
         (["climb", "--plot", "figure"], "figure must end in one of"),
         (["climb", "--plot", os.devnull + "/x.png"], "cannot be written"),
@@ -252,3 +266,38 @@ def test_a_request_that_cannot_be_met_is_refused_before_anything_runs(arguments,
     assert main(arguments) == 2
     out, error = capsys.readouterr()
     assert said in error and out == ""
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--tile", "0"),
+        ("--tile", "x"),
+        ("--peak", "-1"),
+        ("--peak", "nan"),
+        ("--bandwidth", "inf"),
+        ("--bandwidth", "1e300"),
+        ("--bandwidth", "1e-300"),
+    ],
+)
+def test_a_number_out_of_range_is_refused_by_its_option(option, value, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["roofline", option, value])
+    assert ended.value.code == 2 and f"argument {option}: " in capsys.readouterr().err
+
+
+def test_the_command_and_the_reader_take_the_same_range_of_ceilings():
+    assert roofline_commands.RATES == roofline_explorer.RATES
+
+
+def test_the_reader_says_that_a_card_leaves_ones_own_ceilings_unread():
+    assert "are not read" in roofline_explorer.shown(64, 64, 64, 16, "T4", 1.0, 1.0)[0]
+    assert "are not read" not in roofline_explorer.shown(64, 64, 64, 16, OWN, 1.0, 1.0)[0]
+
+
+def test_a_figure_without_models_has_none_in_its_legend_and_no_marker_hides_another():
+    points = [roofline_figures.Measured(name, 20.0, 45e12, "a run") for name in ("5 vectorized", "6 warp_tiles")]
+    (axis,) = roofline_figures.roofline(GPUS["H200"], points).axes
+    assert [text.get_text() for text in axis.get_legend().get_texts()] == ["measured: a run"]
+    below, above = (line.get_markersize() for line in axis.lines if line.get_marker() != "None")
+    assert below > above

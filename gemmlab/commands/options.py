@@ -4,13 +4,16 @@ import argparse
 import os
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from gemmlab import backend
 
-BAR = "{desc} |{bar:30}| {percentage:.0f}%, {elapsed} gone, {remaining} to go (Ctrl-C keeps what is done)"
+PLAIN_BAR = "{desc} |{bar:30}| {percentage:.0f}%, {elapsed} gone, {remaining} to go"
+BAR = PLAIN_BAR + " (Ctrl-C keeps what is done)"
 LONG_S = 120.0
+NUMBERS = {int: "integer", float: "number"}
 
 
 def add_problem(parser: argparse.ArgumentParser) -> None:
@@ -33,6 +36,21 @@ def add_shape(parser: argparse.ArgumentParser, size: int) -> None:
 def add_backend(parser: argparse.ArgumentParser) -> None:
     """Add --backend."""
     parser.add_argument("--backend", choices=backend.NAMES, help="where to run (CUDA where it is usable)")
+
+
+def within(least: float, most: float, kind: type = float) -> Callable[[str], Any]:
+    """Return what reads an option's number, of `kind`, and refuses one that is not from `least` to `most`."""
+
+    def number(text: str) -> Any:
+        try:
+            value = kind(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text!r} is no {NUMBERS[kind]}, such as {kind(least)}") from None
+        if not least <= value <= most:
+            raise argparse.ArgumentTypeError(f"{text} is out of range: it must be from {least:,} to {most:,}")
+        return value
+
+    return number
 
 
 def require_writable(option: str, path: Path | None) -> None:

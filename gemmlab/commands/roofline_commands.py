@@ -5,17 +5,23 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gemmlab.commands.options import add_shape, refuse, require_writable
+from gemmlab.commands.options import PLAIN_BAR, add_shape, refuse, require_writable, within
+
+FORMS = (".png", ".svg", ".pdf")
+RATES = (0.001, 1_000_000)  # as in roofline_explorer, which is slow to import
+BANDWIDTH, PEAK = 1000.0, 60.0
 
 
 def add(commands: Any) -> None:
     """Add the commands to a parser's subparsers."""
     reading = commands.add_parser("roofline", help="print what the tile model says of a shape, a tile and a card")
     add_shape(reading, 1024)
-    reading.add_argument("--tile", type=int, default=16, metavar="T", help="edge of a square tile; 1: no tile (16)")
+    reading.add_argument(
+        "--tile", type=within(1, 65536, int), default=16, metavar="T", help="edge of a square tile; 1: no tile (16)"
+    )
     reading.add_argument("--card", metavar="NAME", help="a card that gemmlab knows, such as H200; else give ceilings:")
-    reading.add_argument("--bandwidth", type=float, default=1000.0, metavar="GB/s", help="of memory (1000)")
-    reading.add_argument("--peak", type=float, default=60.0, metavar="TFLOP/s", help="of FP32 (60)")
+    for name, unit, of, value in (("bandwidth", "GB/s", "memory", BANDWIDTH), ("peak", "TFLOP/s", "FP32", PEAK)):
+        reading.add_argument(f"--{name}", type=within(*RATES), metavar=unit, help=f"of {of} ({value:g})")
     add_plot(reading)
     reading.set_defaults(command=_guarded("roofline", read))
 
@@ -29,23 +35,23 @@ def add(commands: Any) -> None:
 
 def add_plot(parser: argparse.ArgumentParser) -> None:
     """Add --plot FILE."""
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="also draw the figure to FILE (.png, .svg, .pdf)")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help=f"also draw the figure to FILE ({', '.join(FORMS)})")
 
 
 def require_drawable(path: Path | None) -> None:
     """Raise ValueError where a figure cannot be written: an unknown form, a folder, or a place that is not yours."""
     if path is None:
         return
-    from matplotlib.backend_bases import FigureCanvasBase
-
-    forms = FigureCanvasBase.get_supported_filetypes()
-    if path.suffix.lstrip(".").lower() not in forms:
-        raise ValueError(f"--plot {path} must end in one of .{', .'.join(sorted(forms))}")
+    if path.suffix.lower() not in FORMS:
+        raise ValueError(f"--plot {path} must end in one of {', '.join(FORMS)}")
     require_writable("--plot", path)
 
 
 def draw(figure: Any, path: Path) -> None:
-    """Write a figure to a file, making its folder if need be, and close it. Raises ValueError where that fails."""
+    """Write a figure to a file, making its folder if need be, close it, and print where it lies.
+
+    Raises ValueError where that fails.
+    """
     import matplotlib.pyplot as plt
 
     try:
@@ -55,6 +61,7 @@ def draw(figure: Any, path: Path) -> None:
         raise ValueError(f"--plot {path} cannot be written: {error.strerror}") from None
     finally:
         plt.close(figure)
+    print(f"figure: {path}")
 
 
 def read(options: argparse.Namespace) -> None:
@@ -63,7 +70,16 @@ def read(options: argparse.Namespace) -> None:
     from gemmlab.gemm import Gemm
     from gemmlab.roofline import read
 
-    under = roofline_explorer.ceilings(options.card or roofline_explorer.OWN, options.bandwidth, options.peak)
+    given = [name for name in ("bandwidth", "peak") if getattr(options, name) is not None]
+    if options.card and given:
+        raise ValueError(
+            f"--card {options.card} has ceilings of its own: leave out --{' and --'.join(given)}, or --card"
+        )
+    rates = [
+        BANDWIDTH if options.bandwidth is None else options.bandwidth,
+        PEAK if options.peak is None else options.peak,
+    ]
+    under = roofline_explorer.ceilings(options.card or roofline_explorer.OWN, *rates)
     reading = read(Gemm(*options.shape), options.tile, under.bandwidth, under.peak)
     print(roofline_explorer.report(reading, under))
     if options.plot:
@@ -72,15 +88,18 @@ def read(options: argparse.Namespace) -> None:
 
 def levels(options: argparse.Namespace) -> None:
     """Print a rung's levels, and draw them if asked."""
-    from gemmlab import hierarchy, hierarchy_table, launch
+    from tqdm import tqdm
+
+    from gemmlab import hierarchy, hierarchy_table, launch, tuned
     from gemmlab.figures import hierarchy_figures
     from gemmlab.gemm import Gemm
     from gemmlab.gpus import gpu
     from gemmlab.ladder import rung
 
-    chosen = rung(options.rung)
-    kernel = launch.of(chosen)
-    bounds = hierarchy.of(kernel, Gemm(*options.shape), gpu(options.card))
+    chosen, card, problem = rung(options.rung), gpu(options.card), Gemm(*options.shape)
+    kernel = launch.of(chosen, tuned.tile(chosen, card.name))
+    with tqdm(total=1, desc="counting", delay=1, leave=False, bar_format=PLAIN_BAR) as bar:
+        bounds = hierarchy.bounds(hierarchy.counts(kernel, problem, bar.update), problem, card)
     seen = hierarchy_table.recorded(kernel, bounds)
     print(hierarchy_table.kernel(bounds, seen))
     if options.plot:

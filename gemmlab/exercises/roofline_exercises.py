@@ -6,29 +6,37 @@ They answer as `exercises` does.
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gemmlab import hierarchy, launch, records
+from gemmlab import hierarchy, launch, measured
 from gemmlab.exercises import NOT_ATTEMPTED, Refused
 from gemmlab.gemm import Gemm
 from gemmlab.gpus import GPUS
 from gemmlab.hierarchy import Bounds
 from gemmlab.hierarchy_table import against
-from gemmlab.ladder import Tile, rung
+from gemmlab.ladder import RUNGS, Tile, rung
 from gemmlab.records import Record
 
 CARD = GPUS["H200"]
+CUBE = Gemm(4096, 4096, 4096)
 THIN = Gemm(128, 4096, 4096)
 VECTORIZED = rung("vectorized")
 ENOUGH = 0.6  # of the default tile's least time
 
 
 def least_time(attempt: Callable[[Mapping[str, float]], Any]) -> str:
-    """Judge a function from the least time of each level, in ms by its name, to the kernel's: it must hold against
-    every rung of the shipped record at 4096^3, and say no less than the levels do.
+    """Judge a function from the least time of each level that is a bound, in ms by its name, to the kernel's: it must
+    hold against every rung of the shipped record at 4096^3, and say no less than the levels do.
     """
+    if attempt is ... or attempt is None:
+        return f"{NOT_ATTEMPTED}: write a function of the levels"
+    if not callable(attempt):
+        raise Refused(f"{attempt!r} is no function: write def least(levels) and return a number of milliseconds")
     record = shipped()
     for row in against(record):
-        levels = {level.name: 1e3 * level.seconds for level in row.bounds.levels}
-        said = attempt(levels)
+        levels = {level.name: 1e3 * level.seconds for level in row.bounds.levels if level.holds}
+        try:
+            said = attempt(levels)
+        except KeyError as error:
+            raise Refused(f"{row.rung}: there is no level {error}; the keys are {', '.join(levels)}") from None
         if said is ...:
             return f"{NOT_ATTEMPTED}: return a number of milliseconds in place of the dots"
         _require_bound(said, levels, row.rung, row.shortest_ms, record.label)
@@ -60,6 +68,8 @@ def _require_bound(said: Any, levels: Mapping[str, float], name: str, shortest: 
 
 def thin_tile(tile: Tile | None) -> str:
     """Judge a tile of rung 5 for C of 128 x 4096: at most 60% of the default tile's least time on an H200."""
+    if tile and tile is not ... and not isinstance(tile, Mapping):
+        raise Refused(f"{tile!r} is no tile: write a dict, such as {{'BM': 64, 'BN': 128}}")
     if tile is ... or not tile or ... in tile.values():
         return f"{NOT_ATTEMPTED}: name the parameters to change, such as BM and BN, and their values"
     try:
@@ -76,8 +86,8 @@ def thin_tile(tile: Tile | None) -> str:
 
 
 def shipped() -> Record:
-    """Return the record at 4096^3 that comes with gemmlab."""
-    return next(each for each in records.shipped() if each.rungs[0]["shape"] == [4096] * 3)
+    """Return CARD's newest record of all rungs at 4096^3 that comes with gemmlab."""
+    return next(each for each in measured.shipped(RUNGS, CUBE) if measured.card(each) == CARD)
 
 
 def _told(whose: str, bounds: Bounds) -> str:

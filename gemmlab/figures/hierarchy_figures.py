@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from gemmlab.figures.style import COLOURS, MARKERS, STYLE
-from gemmlab.hierarchy import Bounds, Level
+from gemmlab.hierarchy import CARRIES, Bounds, Level
 from gemmlab.hierarchy_table import Timed
 from gemmlab.roofline import attainable, ridge, throughput
 
@@ -23,20 +23,22 @@ LINE = 0.25  # decades of speed that a line of text takes
 NEAR = 12  # times: at intensities closer than this one label stands above the other
 WRITTEN_FROM = 0.03  # FLOP a byte, from where on a roof may have its label
 WIDE, HIGH = 10, 5.8  # inches
-LEFT, RIGHT, BOTTOM, TOP = 0.07, 0.7, 0.17, 0.94  # of the figure; right of the axes stand the labels of speeds
+LEFT, RIGHT, BOTTOM, TOP = 0.07, 0.7, 0.17, 0.9  # of the figure; right of the axes stand the labels of speeds
 
 
 def hierarchy(name: str, bounds: Bounds, timed: Timed | None = None) -> Figure:
     """Return the roofs of a card's levels with a kernel's points: hollow where a level allows it to run at most, filled
     at the same intensities where it was measured.
 
-    The intensity at a level is the kernel's FLOPs for each byte that the level is charged with. A roof is reached by a
-    grid that fills every multiprocessor, so that a point of L1 and shared memory may lie a little under its own.
+    The intensity at a level is the kernel's FLOPs for each byte that the level is charged with, a wavefront being 128.
+    The roofs on the chip stand where a grid of so many blocks leaves them, at their busy share. A level that is charged
+    with nothing has a roof and no point.
     """
-    memory = [level for level in bounds.levels if level.name in LOOKS]
-    peak = 2 * next(level.rate for level in bounds.levels if level.name == "FMA")
+    memory = [level for level in bounds.levels if level.unit in CARRIES]
+    busy = bounds.levels[-1].busy
+    peak = busy * 2 * next(level.rate for level in bounds.levels if level.name == "FMA")
     problem, speed = bounds.problem, timed and throughput(bounds.problem.flops, timed.milliseconds)
-    lowest = min(SPAN[0] * min(level.rate for level in memory), bounds.speed, speed or bounds.speed)
+    lowest = min(SPAN[0] * min(map(_roof, memory)), bounds.speed, speed or bounds.speed)
     with plt.rc_context(STYLE):
         figure, axis = plt.subplots(figsize=(WIDE, HIGH))
         figure.subplots_adjust(LEFT, BOTTOM, RIGHT, TOP)
@@ -47,31 +49,46 @@ def hierarchy(name: str, bounds: Bounds, timed: Timed | None = None) -> Figure:
             ylim=(lowest / 5e12, peak / 1e12 * 4),
             xlabel="FLOP per byte that the level is charged with",
             ylabel="speed (TFLOP/s)",
-            title=f"{name} at {problem.M} x {problem.N} x {problem.K}, FP32, roofs of {bounds.card.name}",
+            title=f"{name} at {problem.M} x {problem.N} x {problem.K}, FP32\n{_state(bounds)}",
         )
         axis.grid(color="0.92")
         axis.xaxis.set_major_formatter("{x:g}")
         axis.yaxis.set_major_formatter("{x:g}")
         for level in memory:
-            _draw_roof(axis, level, peak, [bounds.intensity(each) for each in memory])
+            _draw_roof(axis, level, peak, [_intensity(bounds, each) for each in memory if each.amount])
         _draw_points(axis, bounds, memory, peak, speed)
         _draw_speeds(axis, bounds, peak, speed)
         figure.legend(handles=_legend(memory, timed), loc="lower center", ncols=5, frameon=False)
     return figure
 
 
+def _state(bounds: Bounds) -> str:
+    """What the roofs stand at, and which levels are charged with nothing."""
+    unused = [f"{level.name}: nothing to carry" for level in bounds.levels if not level.amount]
+    return ", ".join([f"roofs of {bounds.card.name}, {bounds.levels[-1].busy:.1%} busy", *unused])
+
+
+def _roof(level: Level) -> float:
+    """Bytes a second that a level of memory carries to as many multiprocessors as are busy."""
+    return level.rate * level.busy * CARRIES[level.unit]
+
+
+def _intensity(bounds: Bounds, level: Level) -> float:
+    return bounds.intensity(level) / CARRIES[level.unit]
+
+
 def _draw_roof(axis: Axes, level: Level, peak: float, intensities: list[float]) -> None:
     colour, line, _ = LOOKS[level.name]
     x = np.geomspace(*SPAN, 400)
-    axis.plot(x, [attainable(each, peak, level.rate) / 1e12 for each in x], color=colour, linestyle=line, zorder=2)
-    places = np.geomspace(WRITTEN_FROM, ridge(peak, level.rate) / 6, 7)
-    at = max(places, key=lambda place: min(abs(np.log(place / each)) for each in intensities))
+    axis.plot(x, [attainable(each, peak, _roof(level)) / 1e12 for each in x], color=colour, linestyle=line, zorder=2)
+    places = np.geomspace(WRITTEN_FROM, ridge(peak, _roof(level)) / 6, 7)
+    at = max(places, key=lambda place: min((abs(np.log(place / each)) for each in intensities), default=0))
     wide, high = (np.ptp(np.log10(limits)) for limits in (axis.get_xlim(), axis.get_ylim()))
     steepness = HIGH * (TOP - BOTTOM) / high / (WIDE * (RIGHT - LEFT) / wide)
     axis.text(
         at,
-        at * level.rate / 1e12,
-        f"{level.name}, {level.rate / 1e12:.3g} TB/s",
+        at * _roof(level) / 1e12,
+        f"{level.name}, {_roof(level) / 1e12:.3g} TB/s",
         ha="center",
         va="center",
         rotation=np.degrees(np.arctan(steepness)),
@@ -83,9 +100,9 @@ def _draw_roof(axis: Axes, level: Level, peak: float, intensities: list[float]) 
 
 def _draw_points(axis: Axes, bounds: Bounds, memory: list[Level], peak: float, speed: float | None) -> None:
     bottom, before, lines = axis.get_ylim()[0], 0.0, 0
-    for level in sorted(memory, key=bounds.intensity):
+    for level in sorted((each for each in memory if each.amount), key=lambda each: _intensity(bounds, each)):
         colour, _, marker = LOOKS[level.name]
-        x, allowed = bounds.intensity(level), min(peak, bounds.problem.flops / level.seconds)
+        x, allowed = _intensity(bounds, level), min(peak, bounds.allowed(level))
         look = {"marker": marker, "color": colour, "markersize": 10, "markeredgewidth": 2, "linestyle": ""}
         axis.vlines(x, bottom, allowed / 1e12, color=colour, linewidth=0.8, zorder=1)
         axis.plot(x, allowed / 1e12, markerfacecolor="white", zorder=3, **look)
@@ -100,7 +117,7 @@ def _draw_speeds(axis: Axes, bounds: Bounds, peak: float, speed: float | None) -
     """Horizontal lines at the FMA units' peak, at what issue leaves of it, at the bound and at what was measured, each
     with a label right of the picture.
     """
-    left = {level.name: bounds.problem.flops / level.seconds for level in bounds.levels}
+    left = {level.name: bounds.allowed(level) for level in bounds.levels}
     speeds = {f"FMA {peak / 1e12:.3g}": (peak, "0.25", ":")}
     if bounds.binding.name != "issue":
         speeds[f"issue {left['issue'] / 1e12:.3g}"] = (left["issue"], COLOURS[8], (0, (4, 2)))
@@ -125,7 +142,13 @@ def _legend(memory: list[Level], timed: Timed | None) -> list[Line2D]:
     looks: Mapping[str, str] = {"model": "white"} | ({f"measured: {timed.run}": "0.3"} if timed else {})
     return [
         *(
-            Line2D([], [], color=LOOKS[level.name][0], linestyle=LOOKS[level.name][1], label=f"roof of {level.name}")
+            Line2D(
+                [],
+                [],
+                color=LOOKS[level.name][0],
+                linestyle=LOOKS[level.name][1],
+                label=f"roof of {level.name}" if level.holds else f"of {level.name}, no bound",
+            )
             for level in memory
         ),
         *(

@@ -18,6 +18,7 @@ from gemmlab.roofline import Reading, read
 OWN = "your own"
 SIZES = tuple(2**power for power in range(15))
 TILES = tuple(2**power for power in range(8))
+RATES = (0.001, 1e6)  # least and most of one's own ceilings, in GB/s and in TFLOP/s
 
 
 @dataclass(frozen=True)
@@ -33,9 +34,12 @@ class Ceilings:
 def ceilings(card: str, bandwidth: float, peak: float) -> Ceilings:
     """Return a card's ceilings of DRAM and FP32, measured where there are any, or with OWN those in GB/s and TFLOP/s.
 
-    Raises ValueError for a card that gemmlab does not know.
+    Raises ValueError for a card that gemmlab does not know, and for ceilings of one's own that are out of RATES.
     """
     if card == OWN:
+        for name, value, unit in (("bandwidth", bandwidth, "GB/s"), ("peak", peak, "TFLOP/s")):
+            if not RATES[0] <= value <= RATES[1]:
+                raise ValueError(f"the {name} is {value:g} {unit}, but must be from {RATES[0]:g} to {RATES[1]:,.0f}")
         return Ceilings(OWN, bandwidth * 1e9, peak * 1e12, "as given")
     known = gpu(card)
     roof = roofs(known)
@@ -70,7 +74,8 @@ def shown(M: int, N: int, K: int, tile: int, card: str, bandwidth: float, peak: 
     """Return a reading as text and as a PNG. Raises ValueError as `ceilings` and `roofline.read` do."""
     under = ceilings(card, bandwidth, peak)
     reading = read(Gemm(M, N, K), tile, under.bandwidth, under.peak)
-    return report(reading, under), controls.png(roofline_figures.reading(under.name, reading))
+    ignored = "" if card == OWN else f"\nGB/s and TFLOP/s beside are not read: they count for {OWN!r} alone"
+    return report(reading, under) + ignored, controls.png(roofline_figures.reading(under.name, reading))
 
 
 def reader() -> ipywidgets.Widget:

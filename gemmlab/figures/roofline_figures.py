@@ -17,6 +17,8 @@ from gemmlab.roofline import Reading, attainable
 from gemmlab.roofline import read as tile_model
 
 POINTS = "offset points"
+SIZE, RIM = 10, 9  # points: a marker, and by how much it outgrows another that would hide it
+HIDDEN = 0.06  # decades of intensity and of speed within which one does
 LABEL_GAP = 0.2  # decades of speed that a point's label takes
 LABEL_WIDTH = 1.4  # decades of intensity that it takes
 
@@ -75,7 +77,8 @@ def roofline(card: GPU, points: Sequence[Modelled | Measured]) -> Figure:
         for level in higher:
             _label_slope(axis, *level, below=False)
         _draw_points(axis, points)
-        axis.legend(handles=_legend(points), loc="lower right")
+        if points:
+            axis.legend(handles=_legend(points), loc="lower right")
     return figure
 
 
@@ -83,8 +86,7 @@ def reading(name: str, read: Reading) -> Figure:
     """Return the roof that a reading was made under, with the points of its tile and of every power of two up to it:
     larger tiles walk right, and stop rising at the ridge. All points are models.
     """
-    problem, bandwidth = read.problem, read.requested.bytes / read.bound.memory
-    peak = read.ridge * bandwidth
+    problem, bandwidth, peak = read.problem, read.bandwidth, read.peak
     tiles = [2**power for power in range(read.tile.bit_length()) if 2**power < read.tile]
     trail = [tile_model(problem, tile, bandwidth, peak) for tile in tiles]
     x = np.geomspace(min(1 / 8, read.ridge / 64), max(512, 4 * read.intensity, 4 * read.ridge), 400)
@@ -133,7 +135,7 @@ def _label_slope(axis: Axes, level: str, bandwidth: float, below: bool) -> None:
 
 def _draw_points(axis: Axes, points: Sequence[Modelled | Measured]) -> None:
     looks = dict(zip(dict.fromkeys(point.rung for point in points), zip(COLOURS, MARKERS, strict=False), strict=False))
-    for point, place in zip(points, _label_places(points), strict=True):
+    for i, (point, place) in enumerate(zip(points, _label_places(points), strict=True)):
         colour, marker = looks[point.rung]
         hollow = isinstance(point, Modelled)
         axis.plot(
@@ -141,7 +143,7 @@ def _draw_points(axis: Axes, points: Sequence[Modelled | Measured]) -> None:
             point.speed / 1e12,
             marker,
             color=colour,
-            markersize=10,
+            markersize=SIZE + RIM * sum(_hides(point, later) for later in points[i + 1 :]),
             markeredgewidth=2,
             markerfacecolor="white" if hollow else colour,
             zorder=3,
@@ -158,12 +160,20 @@ def _draw_points(axis: Axes, points: Sequence[Modelled | Measured]) -> None:
         )
 
 
+def _hides(below: Modelled | Measured, above: Modelled | Measured) -> bool:
+    """Whether two points stand so close that the marker of the one drawn later would cover the other's."""
+    return all(
+        abs(np.log10(a / b)) < HIDDEN for a, b in ((below.intensity, above.intensity), (below.speed, above.speed))
+    )
+
+
 def _legend(points: Sequence[Modelled | Measured]) -> list[Line2D]:
-    """An entry for models and one for the run that the measured points are of."""
+    """An entry for models, where there are any, and one for the run that the measured points are of."""
     runs = sorted({point.run for point in points if isinstance(point, Measured)})
     if len(runs) > 1:
         raise ValueError(f"a roofline shows the points of one run, not of {len(runs)}: {'; '.join(runs)}")
-    entries = {"model": "white"} | {f"measured: {run}": "0.3" for run in runs}
+    modelled = {"model": "white"} if any(isinstance(point, Modelled) for point in points) else {}
+    entries = modelled | {f"measured: {run}": "0.3" for run in runs}
     return [
         Line2D([], [], linestyle="", marker="o", color="0.3", markersize=8, markerfacecolor=face, label=label)
         for label, face in entries.items()
