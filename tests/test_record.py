@@ -1,5 +1,6 @@
 """Records of experiments: what enters them, what is refused before anything runs, and what a failure leaves."""
 
+import copy
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,8 @@ from gemmlab import climb as climbing
 from gemmlab import record
 from gemmlab.gemm import Gemm
 from gemmlab.ladder import Geometry, rung
-from gemmlab.record import Decision, Profile, recording
+from gemmlab.profiling.counters import Counted
+from gemmlab.record import Decision, recording
 from gemmlab.record import form as record_form
 from gemmlab.record import pages as record_page
 
@@ -139,9 +141,10 @@ def test_a_source_that_includes_a_file_of_the_learner_is_refused(line, tmp_path,
         ({"note": "\ud800"}, r"note holds '\\ud800', which is no character"),
         ({"expected": {"naive": None}}, r"expected\['naive'\] is None, but must be a string"),
         ({"seed": -1}, "seed is -1, but must be at least 0"),
-        ({"profile": {"tool": "ncu"}}, "but must be record.Profile"),
-        ({"profile": Profile("ncu", "2025.3", "dram__bytes.sum", "none")}, "its metrics a tuple of texts"),
-        ({"profile": Profile("ncu", 2025.3, (), "none")}, "profile.version is 2025.3, but must be a string"),
+        ({"profile": {"tool": "ncu"}}, r"but must be what profiling\.profile\(kernels, problem\) returns"),
+        ({"profile": Counted("a card", {})}, r"but must be what profiling\.profile"),
+        ({"profile": Counted("a card", {"mine": {}}, SMALL, "2025.3")}, "the profile counts 'mine', but the kernels"),
+        ({"profile": Counted("a card", {}, Gemm(8, 8, 8), "2025.3")}, "the profile is of 8 x 8 x 8, which is not"),
     ],
 )
 def test_a_text_that_cannot_be_recorded_is_refused_before_anything_runs(texts, message, tmp_path, monkeypatch):
@@ -255,11 +258,26 @@ def test_the_page_shows_text_of_learners_as_text():
     ]
 
 
-def test_the_profilers_settings_stand_on_the_page_where_there_are_some(tmp_path):
-    profile = record.Profile("Nsight Compute", "2025.3", ("lts__t_sectors.sum",), "none")
+def test_a_profile_enters_a_record_with_its_settings_and_counts_and_comes_back(tmp_path):
+    counts = {"naive": {"lts__t_sectors.sum": 1234, "dram__bytes_read.sum": None}}
+    profile = Counted("a card, a day", counts, SMALL, "2025.3.1.0")
     written = record.write(tmp_path / "new", {"naive": NAIVE}, [SMALL], where=EMULATOR, profile=profile)
-    assert written.data["profile"]["metrics"] == ["lts__t_sectors.sum"]
-    assert "| profiler: clock control | none |" in (tmp_path / "new" / "README.md").read_text()
+    assert record.load(tmp_path / "new").data["profile"] == {
+        "tool": "Nsight Compute",
+        "version": "2025.3.1.0",
+        "label": "a card, a day",
+        "clock_control": "none",
+        "metrics": ["lts__t_sectors.sum", "dram__bytes_read.sum"],
+        "problem": {"M": 64, "N": 32, "K": 16, "alpha": 1.0, "beta": 0.0},
+        "counts": counts,
+    }
+    page = page_of(tmp_path / "new")
+    assert "| profiler: version | 2025.3.1.0 |" in page and "| profiler: clock control | none |" in page
+    assert "| lts__t_sectors.sum | 1,234 |" in page and "| dram__bytes_read.sum | - |" in page
+    spoiled = copy.deepcopy(written.data)
+    spoiled["profile"]["counts"]["naive"]["lts__t_sectors.sum"] = "many"
+    with pytest.raises(ValueError, match=r"profile\.counts\.naive\.lts__t_sectors\.sum is 'many'"):
+        record_form.check(spoiled, written.sources)
 
 
 def test_the_names_of_kernels_are_names_of_files():

@@ -22,16 +22,16 @@ from gemmlab import backend, records
 from gemmlab.backend import Backend
 from gemmlab.gemm import Gemm
 from gemmlab.launch import Kernel
+from gemmlab.profiling.counters import Counted
 from gemmlab.record import decisions, recorded, recording
 from gemmlab.record import form as record_form
 from gemmlab.record import plan as record_plan
 from gemmlab.record.comparison import compare, differences
 from gemmlab.record.decisions import Decision
 from gemmlab.record.pages import page
-from gemmlab.record.plan import Profile
 from gemmlab.record.recorded import Record
 
-__all__ = ["Decision", "Profile", "Record", "compare", "decide", "differences", "load", "rerun", "write"]
+__all__ = ["Decision", "Record", "compare", "decide", "differences", "load", "rerun", "write"]
 
 LONGEST_NAME = 200  # bytes: file systems end at 255, and a record is written beside its place first
 DATA, LOG, PAGE, SOURCES = "record.json", "decisions.jsonl", "README.md", "sources"
@@ -46,15 +46,15 @@ def write(
     note: str = "",
     where: Backend | None = None,
     seed: int = 0,
-    profile: Profile | None = None,
+    profile: Counted | None = None,
     progress: Callable[[float], object] = lambda share: None,
 ) -> Record:
     """Run kernels, by their names, on problems, write all that is known of them to a new folder, and return it.
 
     `expected` says in words, by a kernel's name, what should come of it; `where` is the backend, that of the notebooks
-    unless given; `profile` tells how a profiler was set where one was used; `progress` is told each share of a run or
-    an examination that was newly done. A kernel that fails is recorded as failed. An interrupt, or a launch that ends a
-    GPU's context, ends the recording and leaves what was done, marked incomplete.
+    unless given; `profile` is what profiling.profile counted of these kernels; `progress` is told each share of a run
+    or an examination that was newly done. A kernel that fails is recorded as failed. An interrupt, or a launch that
+    ends a GPU's context, ends the recording and leaves what was done, marked incomplete.
 
     Raises FileExistsError for a folder that is there, PermissionError where it cannot be made, and ValueError for a
     name, a text or a source that cannot enter a record, or a shape that a kernel does not take.

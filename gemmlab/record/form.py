@@ -75,7 +75,15 @@ EXAMINATION = {
     "diagnosis": Nullable(str),
     "checks": [CHECK],
 }
-PROFILE = {"tool": str, "version": str, "metrics": [str], "clock_control": str}
+PROFILE = {
+    "tool": str,
+    "version": str,
+    "label": str,  # card, date and releases of the profiled run
+    "clock_control": str,
+    "metrics": [str],
+    "problem": PROBLEM,
+    "counts": dict,  # numbers or null, by metric, by kernel
+}
 ENVIRONMENT = {
     **{name: kind for name, kind in records.ENVIRONMENT.items() if name != "conditions"},
     "clocks": Nullable(str),
@@ -142,6 +150,8 @@ def check(data: Any, sources: Mapping[str, str]) -> None:
     for position, run in enumerate(data["runs"]):
         _check_kernel(run, names, f"runs[{position}]")
         _check_run(run, data["environment"]["card"], f"runs[{position}]")
+    if data["profile"] is not None:
+        _check_profile(data["profile"], names)
     _check_different([(run["kernel"], Gemm(**run["problem"])) for run in data["runs"]], "runs")
     for position, examination in enumerate(data["examinations"]):
         _check_examination(examination, names, f"examinations[{position}]")
@@ -203,6 +213,12 @@ def _check_examination(examination: Mapping[str, Any], names: Iterable[str], whe
             _check_verdict(checked["verdict"], checked["problem"], f"{where}.checks[{index}].verdict")
         if checked["family"] not in FAMILIES:
             raise ValueError(f"{where}.checks[{index}].family is {checked['family']!r}, but must be one of {_FAMILIES}")
+
+
+def _check_profile(profile: Mapping[str, Any], names: Iterable[str]) -> None:
+    for name, counts in profile["counts"].items():
+        _check_kernel({"kernel": name}, names, "profile.counts")
+        schema.check(counts, dict.fromkeys(profile["metrics"], Nullable(float)), f"profile.counts.{name}")
 
 
 def _check_launched(item: Mapping[str, Any], where: str) -> None:

@@ -8,8 +8,9 @@ from typing import Any
 
 from gemmlab.gemm import Gemm
 from gemmlab.record import recorded
-from gemmlab.record.form import PROFILE
 from gemmlab.record.recorded import COUNTED, MEASURED, Record, written
+
+SETTINGS = ("tool", "version", "clock_control")
 
 
 def page(record: Record) -> str:
@@ -21,6 +22,7 @@ def page(record: Record) -> str:
         _section("Results", _results(record)),
         _section("Counted, by compiler and emulator", _figures(record, COUNTED)),
         _section(f"Measured on {record.label}" if record.timed else "Measured: nothing was timed", _measured(record)),
+        _section("Counted by Nsight Compute", _profiled(record)),
         _section("Checks on other shapes and inputs", _examinations(record)),
         _section("Conditions", _conditions(record)),
         _section("Run it again", _again(record)),
@@ -181,9 +183,22 @@ def _conditions(record: Record) -> str:
         ("clocks", seen["clocks"]),
         ("inputs", f"{inputs['family']}, seed {inputs['seed']}"),
         ("tolerance", record.data["tolerance"]),
-        *((f"profiler: {name.replace('_', ' ')}", profile and _listed(profile[name])) for name in PROFILE),
+        *((f"profiler: {name.replace('_', ' ')}", profile and profile[name]) for name in SETTINGS),
+        ("profiler: metrics", profile and ", ".join(profile["metrics"])),
     ]
     return table(("condition", "value"), rows)
+
+
+def _profiled(record: Record) -> str:
+    profile = record.data["profile"]
+    if profile is None:
+        return "Nothing was profiled.\n"
+    rows = [
+        (metric, *(_number(counts[metric], ",.6g") for counts in profile["counts"].values()))
+        for metric in profile["metrics"]
+    ]
+    head = f"{profile['label']}, at {written(Gemm(**profile['problem']))}\n\n"
+    return head + table(("metric", *profile["counts"]), rows, numbers=tuple(profile["counts"]))
 
 
 def _again(record: Record) -> str:
@@ -191,10 +206,6 @@ def _again(record: Record) -> str:
         "`python -m gemmlab rerun FOLDER`, with the path of this folder, runs the same sources with the same options, "
         "launches, shapes and seeds, and says what is equal.\n"
     )
-
-
-def _listed(value: object) -> object:
-    return ", ".join(value) if isinstance(value, list) else value
 
 
 def _number(value: float | None, form: str) -> str | None:

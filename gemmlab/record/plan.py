@@ -3,7 +3,7 @@
 import operator
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,21 +11,12 @@ from gemmlab import correctness, launch, schema
 from gemmlab.gemm import Gemm
 from gemmlab.ladder import Geometry
 from gemmlab.launch import Kernel
+from gemmlab.profiling.counters import Counted
 from gemmlab.record import form as record_form
-from gemmlab.record.recorded import Record
+from gemmlab.record.recorded import Record, written
 
 INCLUDED = re.compile(r"^\s*#\s*include\s*[\"<]([^\">\n]+)[\">]", re.MULTILINE)
 INCLUDING = ("-I", "--include-path", "-include", "--pre-include", "-include-dir")
-
-
-@dataclass(frozen=True)
-class Profile:
-    """How a profiler was set: its name and version, the metrics it counted, and what it did with the clocks."""
-
-    tool: str
-    version: str
-    metrics: tuple[str, ...]
-    clock_control: str
 
 
 @dataclass(frozen=True)
@@ -43,7 +34,7 @@ class Plan:
     expected: Mapping[str, str | None]
     note: str = ""
     seed: int = 0
-    profile: Profile | None = None
+    profile: Counted | None = None
 
 
 def plan(
@@ -52,7 +43,7 @@ def plan(
     expected: Mapping[str, str],
     note: str,
     seed: int,
-    profile: Profile | None,
+    profile: Counted | None,
 ) -> Plan:
     """Return the plan of a new record. Raises ValueError or TypeError for what cannot enter one."""
     if not isinstance(kernels, Mapping):
@@ -77,8 +68,8 @@ def plan(
             raise ValueError(f"something is expected of {name!r}, but the kernels are {', '.join(kernels)}")
     for what, text in {"note": note, **{f"expected[{name!r}]": text for name, text in expected.items()}}.items():
         require_portable(what, text)
-    for setting, text in _settings(profile).items():
-        require_portable(setting, text)
+    if profile is not None:
+        _require_profile(profile, kernels, chosen)
     edges = {name: correctness.edges_of(kernel) for name, kernel in kernels.items()}
     traced = {name: _ragged(of_kernel) for name, of_kernel in edges.items()}
     cases = {name: correctness.cases(of_kernel) for name, of_kernel in edges.items()}
@@ -148,14 +139,14 @@ def _require_own(name: str, kernel: Kernel) -> None:
             )
 
 
-def _settings(profile: Profile | None) -> Mapping[str, str]:
-    """The texts of a profile by what they are. Raises TypeError for what is no profile."""
-    if profile is None:
-        return {}
-    if not isinstance(profile, Profile) or isinstance(profile.metrics, str):
-        raise TypeError(f"profile is {profile!r}, but must be record.Profile, its metrics a tuple of texts")
-    settings = {f"profile.{name}": text for name, text in asdict(profile).items() if name != "metrics"}
-    return settings | {f"profile.metrics[{place}]": text for place, text in enumerate(profile.metrics)}
+def _require_profile(profile: Counted, kernels: Mapping[str, Kernel], problems: Sequence[Gemm]) -> None:
+    if not isinstance(profile, Counted) or profile.problem is None or profile.release is None:
+        raise TypeError(f"profile is {profile!r}, but must be what profiling.profile(kernels, problem) returns")
+    for name in profile.counts:
+        if name not in kernels:
+            raise ValueError(f"the profile counts {name!r}, but the kernels are {', '.join(kernels)}: profile those")
+    if profile.problem not in problems:
+        raise ValueError(f"the profile is of {written(profile.problem)}, which is not recorded: profile one that is")
 
 
 def _ragged(edges: correctness.Edges) -> Gemm:

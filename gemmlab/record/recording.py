@@ -14,6 +14,8 @@ from gemmlab.backend import Backend
 from gemmlab.context import ContextLost
 from gemmlab.environment import AFTER_SAMPLES, architecture, clocks, environment
 from gemmlab.launch import Kernel
+from gemmlab.profiling.counters import Counted
+from gemmlab.profiling.nsight_compute import CLOCK_CONTROL
 from gemmlab.record import form as record_form
 from gemmlab.record.plan import Plan
 from gemmlab.record.recorded import Record
@@ -62,7 +64,7 @@ def carry_out(plan: Plan, where: Backend, progress: Progress = lambda share: Non
         | {"clocks": clocked, "backend": where.name, "gemmlab": _version()},
         "inputs": {"family": climb.FAMILY, "seed": plan.seed},
         "tolerance": tolerance.POLICY,
-        "profile": plan.profile and asdict(plan.profile),
+        "profile": plan.profile and _profile(plan.profile),
         "kernels": [_kernel(name, kernel, plan.expected.get(name)) for name, kernel in plan.kernels.items()],
         "runs": runs,
         "examinations": examinations,
@@ -166,6 +168,19 @@ def _examination(
             }
             for (problem, family), check in zip(cases, judged, strict=True)
         ],
+    }
+
+
+def _profile(profile: Counted) -> dict[str, Any]:
+    metrics = list(dict.fromkeys(metric for counts in profile.counts.values() for metric in counts))
+    return {
+        "tool": "Nsight Compute",
+        "version": profile.release,
+        "label": profile.label,
+        "clock_control": CLOCK_CONTROL,
+        "metrics": metrics,
+        "problem": asdict(profile.problem),
+        "counts": {name: {each: counts.get(each) for each in metrics} for name, counts in profile.counts.items()},
     }
 
 
