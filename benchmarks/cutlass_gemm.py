@@ -3,7 +3,7 @@
     python benchmarks/cutlass_gemm.py --json FILE [--sizes 4096,2048,1024] [--settings 0,3,5]
 
 Every result is checked first, at an odd shape with alpha and beta and at the size that is timed; a wrong one has no
-time. A setting compiles for about 20 s. What was timed is written after each, so that a stop loses only what ran.
+time. What was timed is written after each setting, so that a stop loses only what ran.
 """
 
 import argparse
@@ -16,6 +16,7 @@ from typing import Any
 from tqdm import tqdm
 
 from gemmlab import backend, climb, cutlass, launch
+from gemmlab.environment import AFTER_SAMPLES, clocks
 from gemmlab.gemm import Gemm
 from gemmlab.results import Result
 
@@ -36,6 +37,8 @@ def row(setting: cutlass.Simt, found: Result) -> dict[str, Any]:
         "shared_bytes": found.shared_bytes,
         "milliseconds": list(found.timing.samples_ms) if found.timing else None,
         "cublas_milliseconds": list(found.cublas.samples_ms),
+        "remarks": list(found.timing.remarks) if found.timing else None,
+        "cublas_remarks": list(found.cublas.remarks),
     }
 
 
@@ -66,7 +69,8 @@ def main(arguments: list[str] | None = None) -> int:
                 else "WRONG"
             )
             tqdm.write(f"{size}: {setting}: {found.registers} registers, {speed}")
-            run = {"environment": environment, "rows": rows}
+            conditions = environment["conditions"] | {"clocks": clocks(where, AFTER_SAMPLES)}
+            run = {"environment": environment | {"conditions": conditions}, "rows": rows}
             options.json.write_text(json.dumps(run, indent=1) + "\n", encoding="utf-8")
     return int(not all(each["correct"] for each in rows))
 

@@ -28,6 +28,8 @@ ROW = {
     "shared_bytes": int,
     "milliseconds": Nullable([float]),  # every sample; null for a wrong result
     "cublas_milliseconds": [float],
+    "remarks": Nullable([str]),  # on throttling, clocks and drift while it was timed
+    "cublas_remarks": [str],
 }
 RUN = {"environment": ENVIRONMENT, "rows": [ROW]}
 

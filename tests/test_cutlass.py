@@ -129,6 +129,8 @@ def run(date="2026-12-01", card=CARD, **fields):
         "shared_bytes": 16640,
         "milliseconds": [4.0, 3.9, 4.1],
         "cublas_milliseconds": [2.0, 2.0, 2.1],
+        "remarks": [],
+        "cublas_remarks": [],
     }
     return {"environment": environment, "rows": [row | fields]}
 
