@@ -43,6 +43,21 @@ def steps(of_rung: Rung, tile: Tile, choices: Mapping[str, tuple[int, ...]]) -> 
     return found
 
 
+def nearby(of_rung: Rung, tile: Tile, choices: Mapping[str, tuple[int, ...]]) -> list[tuple[str, int]]:
+    """Return the parameters and values that alone make `tile` another legal one, in order of their steps away."""
+    found = []
+    for name, values in choices.items():
+        at = values.index(tile[name])
+        for place, value in enumerate(values):
+            try:
+                of_rung.full_tile({**tile, name: value})
+            except ValueError:
+                continue
+            if place != at:
+                found.append((abs(place - at), name, value))
+    return [(name, value) for _, name, value in sorted(found, key=lambda each: each[0])]
+
+
 class Compilations:
     """The costs of settings, kept. One setting compiles at a time, since NVRTC takes one at a time."""
 

@@ -123,3 +123,8 @@ def test_the_real_compiler_is_asked_with_the_settings_own_architecture_and_optio
     # Rung 2's two tiles of 16 x 16 floats are 2,048 bytes.
     cost = compilations.Compilations().cost(setting(rung(2), {"TILE": 16}, "sm_75"))
     assert (cost.threads, cost.occupancy.architecture, cost.occupancy.shared_bytes) == (256, "sm_75", 2048)
+
+
+# TILE = 32 has 8, 16 and 64 beside it; 64 x 64 threads are more than a block may have.
+def test_what_one_slider_away_is_legal_comes_nearest_first():
+    assert compilations.nearby(rung(2), {"TILE": 32}, {"TILE": (8, 16, 32, 64)}) == [("TILE", 16), ("TILE", 8)]

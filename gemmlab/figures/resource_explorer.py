@@ -2,7 +2,8 @@
 
 Nothing runs: a move compiles one kernel for the architecture and no more. At their own tiles rungs 2 to 4 compile in
 0.05 to 0.2 s, rungs 5 and 6, which hold their code twice, in 0.7 s, and larger micro-tiles take longer (two idle cores,
-NVRTC 13.5). So the settings one step away compile while the page is read: a step to one of them shows in 0.1 s.
+NVRTC 13.5). So the settings one slider away compile while the page is read, the nearest first: a move to one that
+is done shows in 0.1 s, and a move before that waits for its compilation. benchmarks/explorer.py has the times.
 """
 
 import functools
@@ -14,7 +15,7 @@ import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
 from gemmlab import backend, resources
-from gemmlab.compilations import Compilations, setting, steps
+from gemmlab.compilations import Compilations, nearby, setting, steps
 from gemmlab.costs import Cost
 from gemmlab.figures import controls
 from gemmlab.figures.plotting import COLOURS, STYLE
@@ -75,8 +76,8 @@ def sliders(of_rung: Rung) -> ipywidgets.Widget:
 
     def shown(arch: str, **tile: int) -> tuple[str, bytes]:
         seen = view(of_rung, tile, arch)
-        legal = [step for step, rule in steps(of_rung, tile, choices(of_rung)).items() if rule is None]
-        compilations.ahead(setting(of_rung, {**tile, name: value}, arch) for name, value in legal)
+        next_ones = nearby(of_rung, tile, choices(of_rung))
+        compilations.ahead(setting(of_rung, {**tile, name: value}, arch) for name, value in next_ones)
         return seen
 
     return controls.over(parameters, shown)
