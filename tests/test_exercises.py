@@ -7,7 +7,13 @@ from pathlib import Path
 import pytest
 
 from gemmlab import exercises, nvrtc
-from gemmlab.exercises import Refused
+from gemmlab.exercises import (
+    Refused,
+    register_tile_exercises,
+    shared_tile_exercises,
+    vector_load_exercises,
+    warp_tile_exercises,
+)
 
 NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
 EXERCISES = [(name, number) for name in ("00_naive", "01_coalesced") for number in (1, 2)]
@@ -245,3 +251,37 @@ def test_a_refusal_shows_its_evidence_in_a_notebook_in_place_of_a_traceback():
 def test_a_comparison_with_a_measurement_says_so():
     header, row = exercises.compare({"gain": 2}, {"gain": 2.5}, "measured").splitlines()
     assert header.split() == ["predicted", "measured"] and row.split()[:3] == ["gain", "2", "2.5"]
+
+
+# What is no answer.
+
+JUDGES = (
+    exercises.block_shapes,
+    exercises.fifth_sector,
+    shared_tile_exercises.intensity,
+    register_tile_exercises.register_budgets,
+    vector_load_exercises.counts,
+    vector_load_exercises.least_conflicts,
+    warp_tile_exercises.reuse,
+)
+
+
+@pytest.mark.parametrize("judge", JUDGES, ids=lambda judge: judge.__name__)
+@pytest.mark.parametrize("given", [None, "12", 3, [1, 2]])
+def test_what_is_no_dictionary_is_refused_with_what_to_write(judge, given):
+    with pytest.raises(Refused, match="is no dictionary: keep the names"):
+        judge(given)
+
+
+@pytest.mark.parametrize("guess", ["12", None, [3]])
+def test_what_is_no_number_is_refused_as_such(guess):
+    with pytest.raises(Refused, match="write a number"):
+        exercises.judge_numbers({"loads": guess}, {"loads": 3}, "")
+    assert exercises.compare({"loads": guess}, {"loads": 3}).endswith("write a number")
+
+
+@pytest.mark.parametrize(("guess", "written"), [(10**400, "over 1e+15"), (1e300, "1e+300"), (float("nan"), "nan")])
+def test_a_number_out_of_all_proportion_is_refused_in_few_characters(guess, written):
+    with pytest.raises(Refused) as refused:
+        exercises.judge_numbers({"loads": guess}, {"loads": 3}, "")
+    assert written in str(refused.value) and max(map(len, str(refused.value).splitlines())) < 80

@@ -5,8 +5,8 @@ attempted. Attempts run on the emulator whatever the backend: a wild store there
 """
 
 import re
-import sys
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from typing import Any
 
 from gemmlab import correctness, emulator, launch, warp
@@ -18,6 +18,7 @@ NOT_ATTEMPTED = "not attempted"
 TILE_1D = 32  # outputs along each side of what a one-dimensional block of 1024 threads computes
 SQUARE = Gemm(64, 64, 64)
 TRACED = Gemm(33, 31, 9)
+LONGEST = 1e15  # beyond it a number is written with an exponent
 
 
 class Refused(AssertionError):
@@ -26,6 +27,13 @@ class Refused(AssertionError):
     def _render_traceback_(self) -> list[str]:
         # IPython prints this in place of a traceback, whose frames say nothing about the answer.
         return [f"Refused: {self}"]
+
+
+def answers(given: Any) -> Mapping[Any, Any]:
+    """Return a dictionary of answers as it is. Raises Refused for anything else."""
+    if not isinstance(given, Mapping):
+        raise Refused(f"{given!r} is no dictionary: keep the names as they stand, and put numbers behind them")
+    return given
 
 
 def compare(predicted: Mapping[str, Any], found: Mapping[str, float], how: str = "counted") -> str:
@@ -46,8 +54,8 @@ def block_shapes(predicted: Mapping[tuple[int, int], Sequence[Any]]) -> str:
     sectors of one request of that warp to A, to B and to C.
     """
     asked = ("rows", "columns", "sectors of A", "sectors of B", "sectors of C")
-    for block, row in predicted.items():
-        if row is not ... and not (isinstance(row, Sequence) and len(row) <= len(asked)):
+    for block, row in answers(predicted).items():
+        if row is not ... and not (isinstance(row, list | tuple) and len(row) <= len(asked)):
             raise Refused(f"block {block}: {row!r} is no row of {len(asked)} numbers ({', '.join(asked)})")
     counted = {block: _warp_counts(*block) for block in ((8, 4), (16, 16), (32, 32))}
     return judge_numbers(
@@ -106,7 +114,7 @@ def fifth_sector(predicted: Mapping[str, Any]) -> str:
         "floats in a padded row": whole,
     }
     return judge_numbers(
-        {name: predicted.get(name, ...) for name in counted},
+        {name: answers(predicted).get(name, ...) for name in counted},
         counted,
         "A row that starts off a 32-byte boundary costs a fifth sector; rows of a multiple of 8 floats never do. "
         "Next: the quiz, then rung 2.",
@@ -121,7 +129,7 @@ def judge_numbers(
     Raises Refused with the predictions that differ, beside what was counted.
     """
     missing = [name for name, guess in predicted.items() if guess is ...]
-    wrong = {name: guess for name, guess in predicted.items() if guess is not ... and guess != counted[name]}
+    wrong = {name: guess for name, guess in predicted.items() if guess is not ... and not _equal(guess, counted[name])}
     if wrong:
         raise Refused(
             f"what was predicted differs from what {source}, in {len(wrong)} of {len(counted)}\n"
@@ -190,18 +198,25 @@ def bare(source: str) -> str:
     return re.sub(r"//[^\n]*|/\*.*?\*/|\s+", "", source, flags=re.S)
 
 
+def _equal(guess: Any, count: float) -> bool:
+    return isinstance(guess, Real) and bool(guess == count)
+
+
 def _remark(guess: Any, count: float) -> str:
-    if guess is ... or guess == count:
-        return "" if guess is ... else "as predicted"
-    comparable = isinstance(guess, int | float) and abs(guess) <= sys.float_info.max and count != 0
-    return f"{guess / count:.3g} times as much" if comparable else "differs"
+    if guess is ...:
+        return ""
+    if not isinstance(guess, Real):
+        return "write a number"
+    if guess == count:
+        return "as predicted"
+    return f"{guess / count:.3g} times as much" if count != 0 and abs(guess) < LONGEST else "differs"
 
 
 def _written(value: Any) -> str:
     if value is ...:
         return NOT_ATTEMPTED
-    if not isinstance(value, int | float):
+    if not isinstance(value, Real):
         return repr(value)
-    if isinstance(value, int) and abs(value) > sys.float_info.max:
-        return "out of range"  # thousands of digits, which a float cannot hold
-    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.6g}"
+    if abs(value) < LONGEST:
+        return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.6g}"
+    return f"over {LONGEST:g}" if isinstance(value, int) else f"{value:.6g}"

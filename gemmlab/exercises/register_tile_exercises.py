@@ -4,6 +4,7 @@ They answer as `exercises` does.
 """
 
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from typing import Any
 
 from gemmlab import emulator, exercises, launch, levels, roofline
@@ -78,9 +79,11 @@ def register_budgets(chosen: Mapping[int, Sequence[int]]) -> str:
     """Judge a choice of (TM, TN) for rung 4's 128 x 128 x 8 tile, by budget of BUDGETS: no more registers, no spill,
     and no other choice from CHOICES that fits and makes fewer shared loads an FMA.
     """
-    answers = {budget: chosen.get(budget, ...) for budget in BUDGETS}
+    answers = {budget: exercises.answers(chosen).get(budget, ...) for budget in BUDGETS}
     for budget, pair in answers.items():
         if pair is not ...:
+            if not (isinstance(pair, list | tuple) and len(pair) == 2):
+                raise Refused(f"{pair!r} for {budget} registers is no pair (TM, TN)")
             _require_best(budget, *pair)
     missing = [str(budget) for budget, pair in answers.items() if pair is ...]
     if missing:
@@ -94,6 +97,9 @@ def register_budgets(chosen: Mapping[int, Sequence[int]]) -> str:
 def _predictions(
     of: Rung, tiles: Mapping[str, Mapping[str, int]], predicted: Mapping[str, Sequence[Any]], lesson: str
 ) -> str:
+    for name, row in exercises.answers(predicted).items():
+        if not isinstance(row, list | tuple):
+            raise Refused(f"{name}: {row!r} is no row of {len(ASKED)} numbers ({', '.join(ASKED)})")
     if all(guess is ... for row in predicted.values() for guess in row):
         return f"{NOT_ATTEMPTED}: put numbers in place of the dots"
     counted, guesses = {}, {}
@@ -101,7 +107,8 @@ def _predictions(
         row = predicted.get(name, ())
         for i, (what, count) in enumerate(zip(ASKED, _counts(of, tile), strict=True)):
             guess = row[i] if i < len(row) else ...
-            near = isinstance(guess, int | float) and abs(guess - count) <= NEAR.get(what, 0) * count
+            known = isinstance(guess, Real) and abs(guess) < exercises.LONGEST
+            near = known and abs(guess - count) <= NEAR.get(what, 0) * count
             counted[f"{name}: {what}"] = count
             guesses[f"{name}: {what}"] = count if near else guess
     return exercises.judge_numbers(guesses, counted, lesson)

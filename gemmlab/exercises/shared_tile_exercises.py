@@ -146,7 +146,7 @@ def intensity(predicted: Mapping[str, Any]) -> str:
         "bytes that rung 1 loads, over those of TILE = 32": _loaded_bytes(direct) // _loaded_bytes(tiled[32]),
     }
     return exercises.judge_numbers(
-        {name: predicted.get(name, ...) for name in counted},
+        {name: exercises.answers(predicted).get(name, ...) for name in counted},
         counted,
         "The intensity is TILE / 4 and the traffic 1 / TILE: both follow the edge of the tile. Next: the quiz.",
     )

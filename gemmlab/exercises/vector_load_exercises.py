@@ -50,10 +50,10 @@ def least_conflicts(chosen: Mapping[str, Any]) -> str:
     """Judge a layout for rung 5, by 'outputs' (a name of DEALS) and 'PAD' (one of PADS): no other one's loads, and
     then no other one's stores, may take fewer wavefronts, and no other one as good less memory.
     """
-    outputs, pad = chosen.get("outputs", ...), chosen.get("PAD", ...)
+    outputs, pad = (exercises.answers(chosen).get(name, ...) for name in ("outputs", "PAD"))
     if outputs is ... or pad is ...:
         return f"{NOT_ATTEMPTED}: choose 'outputs' from {', '.join(DEALS)} and 'PAD' from {', '.join(map(str, PADS))}"
-    if outputs not in DEALS or pad not in PADS:
+    if outputs not in tuple(DEALS) or pad not in PADS:
         raise Refused(f"{outputs!r} with PAD = {pad!r} is none of {', '.join(DEALS)} with {', '.join(map(str, PADS))}")
     mine = _wavefronts(outputs, pad)
     for deal in DEALS:
@@ -84,7 +84,7 @@ def counts(predicted: Mapping[str, Any]) -> str:
         "4-byte stores to As, a thread and chunk": array_traffic.of(own, "As", "st.shared").lanes / of_a_thread,
     }
     return exercises.judge_numbers(
-        {name: predicted.get(name, ...) for name in counted},
+        {name: exercises.answers(predicted).get(name, ...) for name in counted},
         counted,
         "TM / 4 + TN / 4 instructions feed TM * TN FMAs. Next: the quiz, then rung 6.",
     )

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import ipywidgets
 
-from gemmlab import backend, costs, launch, roofline
+from gemmlab import backend, costs, launch, levels, roofline
 from gemmlab.emulator.trace import Trace
 from gemmlab.figures import controls
 from gemmlab.gemm import Gemm
@@ -87,13 +87,13 @@ def traffic(traced: Trace, problem: Gemm) -> str:
         requests, units, ideal = (sum(getattr(each, n) for each in alike) for n in ("requests", "units", "ideal"))
         counts = ("", f"{units:,}") if alike[0].sectors is None else (f"{units:,}", "")
         rows.append(f"{op:<12}{width:>12}{requests:>12,}{counts[0]:>12}{counts[1]:>12}{ideal:>12,}")
-    moved = sum(access.useful_bytes for access in traced.accesses if access.space == "global")
-    loads = sum(access.lanes for access in traced.accesses if access.op == "ld.shared")
-    an_fma = loads / (problem.M * problem.N * problem.K)
+    requested = sum(access.useful_bytes for access in traced.accesses if access.space == "global")
+    loads = levels.shared_loads_per_fma(traced, problem)
     return "\n".join(
         (
             f"counted at {problem.M} x {problem.N} x {problem.K}, in PTX:",
             *rows,
-            f"{roofline.intensity(problem.flops, moved):.3g} FLOP a byte requested, {an_fma:.4g} shared loads an FMA",
+            f"{roofline.intensity(problem.flops, requested):.3g} FLOP a byte requested, "
+            f"{loads:.4g} shared loads an FMA",
         )
     )
