@@ -161,7 +161,7 @@ def cases(edges: Edges) -> tuple[tuple[Gemm, str], ...]:
     ragged = itertools.cycle([shape for shape in square if min(shape) > 1])
     chosen = [(Gemm(*shape), DISCRIMINATING) for shape in square]
     chosen += [(Gemm(*shape, *next(turns)), DISCRIMINATING) for shape in _further(edges)]
-    chosen += [(Gemm(*next(ragged), *next(turns)), family) for family in others]
+    chosen += [(Gemm(*next(ragged), *next(turns)), family) for family in (DISCRIMINATING, *others)]
     # With alpha == 0 no mistake in a product shows, so these come beside and not instead.
     chosen += [(Gemm(*next(ragged), 0.0, beta), DISCRIMINATING) for beta in FACTORS]
     return tuple(dict.fromkeys(chosen))
