@@ -75,6 +75,6 @@ def explain_in_notebook(cupy: ModuleType) -> None:
 def _is_lost(xp: ModuleType) -> bool:
     try:
         xp.cuda.Device().synchronize()
-    except Exception:
+    except Exception:  # whatever CuPy raises here, no later call can succeed either
         return True
     return False

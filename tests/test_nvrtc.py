@@ -153,7 +153,7 @@ def test_where_there_is_an_error_no_warning_is_shown_and_the_log_keeps_them():
 
 
 def test_a_notebook_shows_the_compilers_words_and_the_line_of_the_cell_without_frames():
-    cell = compile("nvrtc.compile_ptx('int f( {')", "/tmp/ipykernel_7/1234.py", "exec")
+    cell = compile("nvrtc.compile_ptx('int f( {')", "ipykernel_7/1234.py", "exec")
     with pytest.raises(nvrtc.CompileError) as raised:
         exec(cell, {"nvrtc": nvrtc})
     said, where = raised.value._render_traceback_()
