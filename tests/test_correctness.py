@@ -187,7 +187,7 @@ REFUSED = (
         "kernel: beta * C for each tile",
         kernel(("        value = fmaf(beta, C[row * N + col], value);\n", BETA_ADDED_PER_TILE)),
         False,
-        "times, as where it happens once for each of",
+        "beta * C is added",
     ),
     Planted("kernel: C read with beta 0", kernel(("if (beta != 0.0f)", "")), False, "C is read although beta is 0"),
     Planted("kernel: alpha forgotten", kernel(("alpha * sum", "sum")), False, "alpha is left out"),
