@@ -235,7 +235,10 @@ STORE = ("    float value", f"{GUARD}    float value")
         (((A, f"row < M && k0 + tx < N ? {A} : 0.0f"), LOADS[1], STORE), "A.*guard the access"),  # N for K
         ((*LOADS, STORE, ("k < TILE; ++k", "k < TILE - 1; ++k")), "outside the error bound"),
         ((*LOADS, STORE, ("row >= M || col", "row >= M - 1 || col")), "never written"),
-        ((*LOADS, STORE, ("fmaf(beta, C[row * N + col], value)", "value + C[row * N + col]")), "C is added without beta"),
+        (
+            (*LOADS, STORE, ("fmaf(beta, C[row * N + col], value)", "value + C[row * N + col]")),
+            "C is added without beta",
+        ),
         ((*LOADS, STORE, ("if (beta != 0.0f)", "if (true)")), "NaN"),
     ],
 )
