@@ -25,8 +25,8 @@ from fidelity_gpu import launch, profile
 from fidelity_table import Row, save, summary, table
 
 from gemmlab import backend, emulator, nvrtc
-from gemmlab.backend import Backend
-from gemmlab.environment import architecture, environment
+from gemmlab.backend import Backend, architecture
+from gemmlab.environment import environment
 from gemmlab.profiling.counters import COUNTERS, counts
 from gemmlab.profiling.nsight_compute import Counts
 from gemmlab.profiling.nvidia_tools import version

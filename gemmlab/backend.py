@@ -74,12 +74,16 @@ def find_cuda() -> ModuleType:
     return cupy
 
 
-def architecture() -> str:
-    """Return the architecture that kernels are compiled for: the GPU's own, or the one that the emulator stands for."""
-    backend = _chosen()
-    if backend.name == "emulator":
-        return backend.cp.architecture()
-    return f"sm_{backend.cp.cuda.Device().compute_capability}"
+def architecture(where: Backend | None = None) -> str:
+    """Return the architecture that a backend, the chosen one unless given, compiles for, such as 'sm_90': the GPU's
+    own, or the one that the emulator stands for.
+    """
+    return f"sm_{(where or _chosen()).cp.cuda.Device().compute_capability}"
+
+
+def cuda_version(number: int) -> str:
+    """Return a version as people write it, such as '12.4' for 12040, which is how CUDA's runtime gives it."""
+    return f"{_major(number)}.{number % 1000 // 10}"
 
 
 def __getattr__(attribute: str) -> Any:
@@ -137,7 +141,7 @@ def _require_driver(runtime: ModuleType) -> None:
     if _major(toolkit) > _major(driver):
         other = ", or replace CuPy by cupy-cuda12x[ctk]" if _major(driver) == 12 else ""
         raise CudaUnavailable(
-            f"CuPy is built for CUDA {_dotted(toolkit)}, but the driver runs CUDA {_dotted(driver)} at most",
+            f"CuPy is built for CUDA {cuda_version(toolkit)}, but the driver runs CUDA {cuda_version(driver)} at most",
             f"Install a driver of CUDA {_major(toolkit)}{other}",
         )
 
@@ -159,8 +163,8 @@ def _require_compiler(cupy: ModuleType) -> None:
     compiler = cupy.cuda.nvrtc.getVersion()
     if compiler[0] > _major(driver):
         raise CudaUnavailable(
-            f"CuPy compiles with NVRTC {'.'.join(map(str, compiler))}, whose code the driver (CUDA {_dotted(driver)}) "
-            "does not load",
+            f"CuPy compiles with NVRTC {'.'.join(map(str, compiler))}, whose code the driver (CUDA "
+            f"{cuda_version(driver)}) does not load",
             "Install the NVRTC of CUDA 12 too: pip install nvidia-cuda-nvrtc-cu12",
         )
 
@@ -192,11 +196,6 @@ def _require_answer(cupy: ModuleType) -> None:
 
 def _major(version: int) -> int:
     return version // 1000
-
-
-def _dotted(version: int) -> str:
-    # CUDA writes 12.4 as 12040.
-    return f"{version // 1000}.{version % 1000 // 10}"
 
 
 def _first_line(error: Exception) -> str:

@@ -4,13 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gemmlab import emulator
-from gemmlab.emulator import device
+from gemmlab import launch
 from gemmlab.emulator.instructions import Frame, Site
 from gemmlab.emulator.lanes import WARP, Mask
 from gemmlab.emulator.observer import Observer
 from gemmlab.gemm import Gemm, inputs
-from gemmlab.ladder import arguments
 from gemmlab.launch import Kernel
 from gemmlab.roofline import FLOAT_BYTES
 
@@ -71,22 +69,17 @@ def watch(kernel: Kernel, problem: Gemm) -> BlockWork:
     Raises ValueError where there is more than one block, or an output that no thread or more than one writes; and
     what a launch raises.
     """
-    grid, threads, shared_mem = kernel.geometry(problem)
+    submission = launch.submission(kernel, problem, inputs(problem))
+    grid, *_ = submission.geometry
     if grid != (1, 1, 1):
         raise ValueError(f"{problem} takes {grid} blocks: choose one that a single block finishes")
-    A, B, C = map(emulator.asarray, inputs(problem))
-    watcher = _Watcher(C.address, problem)
-    launch = emulator.RawKernel(kernel.source, kernel.entry, options=kernel.options)
-    device.launch(launch, grid, threads, arguments(problem, A, B, C), shared_mem, _stop, (watcher,))
+    watcher = _Watcher(submission.C.address, problem)
+    submission.watch(watcher)
     if (watcher.writes != 1).any():
         row, column = np.argwhere(watcher.writes != 1)[0]
         raise ValueError(f"C[{row}, {column}] has {watcher.writes[row, column]} writers, not one")
     steps = problem.K
     return BlockWork(problem, watcher.owner, tuple(watcher.reads[: len(watcher.reads) // steps]))
-
-
-def _stop(hazard: emulator.Hazard) -> None:
-    raise emulator.KernelFault(hazard)
 
 
 class _Watcher(Observer):

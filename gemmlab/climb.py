@@ -19,16 +19,16 @@ from typing import Any
 import numpy as np
 
 from gemmlab import backend, correctness, emulator, launch, nvrtc, tolerance, tuned
-from gemmlab.backend import Backend
+from gemmlab.backend import Backend, architecture
 from gemmlab.context import ContextLost, require_alive, watched
 from gemmlab.cublas import cublas_sgemm, require_float32
 from gemmlab.emulator.instructions import Frame, Site
 from gemmlab.emulator.lanes import Mask
 from gemmlab.emulator.observer import Observer
-from gemmlab.environment import AFTER_SAMPLES, architecture, card_name, clocks, environment
+from gemmlab.environment import AFTER_SAMPLES, card_name, clocks, environment
 from gemmlab.gemm import Gemm, inputs
-from gemmlab.ladder import Rung, Tile, arguments
-from gemmlab.launch import Kernel
+from gemmlab.ladder import Rung, Tile
+from gemmlab.launch import Kernel, Submission
 from gemmlab.results import Result, Row, Run
 from gemmlab.timing import Timing, time_kernel
 
@@ -132,28 +132,27 @@ def _require(rung: Rung, tile: Tile, problem: Gemm, arch: str) -> None:
 def _emulated(on: Bench, kernel: Kernel, progress: Progress) -> Result:
     watch = _Watch(progress, expected_seconds(on.problem))
     with _time_limit_for(on.problem):
-        compiled, C, trace = _trace(on, kernel, (watch,))
+        submit = launch.submission(kernel, on.problem, on.inputs)
+        trace = submit.trace((watch,))
         progress(1 - watch.done)
-    return _result(on, kernel, compiled, C, tolerance.compare(on.expected, C), trace)
+    C = emulator.asnumpy(submit.C)
+    return _result(on, kernel, submit, C, tolerance.compare(on.expected, C), trace)
 
 
 def _measured(on: Bench, kernel: Kernel, progress: Progress) -> Result:
-    cp, problem = on.where.cp, on.problem
-    A, B, C = map(cp.asarray, on.inputs)
-    compiled = cp.RawKernel(kernel.source, kernel.entry, kernel.options)
-    grid, block, shared_mem = launch.geometry(kernel, problem)
-    submit = partial(compiled, grid, block, arguments(problem, A, B, C), shared_mem=shared_mem)
+    cp = on.where.cp
+    submit = launch.submission(kernel, on.problem, on.inputs, cp)
     timing = None
-    with watched(cp, launch.named(kernel, problem)):
+    with watched(cp, launch.named(kernel, on.problem)):
         submit()
-        result = cp.asnumpy(C)
+        result = cp.asnumpy(submit.C)
         verdict = tolerance.compare(on.expected, result)
         if verdict.correct:
             timing = _time(on.where, submit, kernel.entry)
-            again = correctness.recheck(on.expected, submit, C, on.inputs[2])
+            again = correctness.recheck(on.expected, submit, submit.C, on.inputs[2])
             verdict, timing = (verdict, timing) if again.correct else (again, None)
     progress(1)
-    return _result(on, kernel, compiled, result, verdict, _traced_beside_a_gpu(on, kernel), timing)
+    return _result(on, kernel, submit, result, verdict, _traced_beside_a_gpu(on, kernel), timing)
 
 
 def _traced_beside_a_gpu(on: Bench, kernel: Kernel) -> emulator.Trace | None:
@@ -161,7 +160,7 @@ def _traced_beside_a_gpu(on: Bench, kernel: Kernel) -> emulator.Trace | None:
     if on.problem.flops > TRACED_BESIDE_A_GPU:
         return None
     try:
-        return _trace(on, kernel)[-1]
+        return launch.submission(kernel, on.problem, on.inputs).trace()
     except (emulator.UnsupportedInstruction, MemoryError):
         return None
 
@@ -169,7 +168,7 @@ def _traced_beside_a_gpu(on: Bench, kernel: Kernel) -> emulator.Trace | None:
 def _result(
     on: Bench,
     kernel: Kernel,
-    compiled: Any,
+    submit: Submission,
     C: np.ndarray,
     verdict: tolerance.Verdict,
     trace: emulator.Trace | None,
@@ -182,25 +181,14 @@ def _result(
         backend=on.where.name,
         verdict=verdict,
         error_bound=float(on.expected.bound.max()),
-        registers=compiled.num_regs,
+        registers=submit.compiled.num_regs,
         spill_bytes=resources.spill_store_bytes + resources.spill_load_bytes,
-        shared_bytes=compiled.shared_size_bytes + launch.geometry(kernel, on.problem).shared_mem,
+        shared_bytes=submit.compiled.shared_size_bytes + submit.geometry.shared_mem,
         sha256=hashlib.sha256(C.tobytes()).hexdigest(),
         trace=trace,
         timing=timing,
         cublas=on.cublas,
     )
-
-
-def _trace(
-    on: Bench, kernel: Kernel, observers: tuple[Observer, ...] = ()
-) -> tuple[emulator.RawKernel, np.ndarray, emulator.Trace]:
-    """Return the emulator's kernel, what it left in C, and its trace."""
-    A, B, C = map(emulator.asarray, on.inputs)
-    compiled = emulator.RawKernel(kernel.source, kernel.entry, kernel.options)
-    grid, block, shared_mem = launch.geometry(kernel, on.problem)
-    trace = emulator.trace(compiled, grid, block, arguments(on.problem, A, B, C), shared_mem, observers)
-    return compiled, emulator.asnumpy(C), trace
 
 
 def _time_cublas(

@@ -8,14 +8,9 @@ from typing import Any
 import numpy as np
 
 from gemmlab import nvrtc, sensors
-from gemmlab.backend import Backend
+from gemmlab.backend import Backend, architecture, cuda_version
 
 AFTER_SAMPLES = "after the last sample"
-
-
-def architecture(where: Backend) -> str:
-    """Return the architecture that a backend compiles for, such as 'sm_90'."""
-    return f"sm_{where.cp.cuda.Device().compute_capability}"
 
 
 def card_name(where: Backend) -> str | None:
@@ -46,7 +41,7 @@ def environment(where: Backend, conditions: Mapping[str, Any]) -> dict[str, Any]
     return common | {
         "card": card_name(where),
         "driver": sensors.driver(),
-        "cuda": _cuda_version(cupy.cuda.runtime.runtimeGetVersion()),
+        "cuda": cuda_version(cupy.cuda.runtime.runtimeGetVersion()),
         "cupy": cupy.__version__,
         "nvrtc": _dotted(cupy.cuda.nvrtc.getVersion()),
     }
@@ -66,11 +61,6 @@ def clocks(where: Backend, when: str) -> str | None:
 
 def _no_gpu() -> dict[str, None]:
     return dict.fromkeys(("card", "driver", "cuda", "cupy"))
-
-
-def _cuda_version(version: int) -> str:
-    # CUDA writes 12.4 as 12040.
-    return f"{version // 1000}.{version % 1000 // 10}"
 
 
 def _dotted(version: tuple[int, int]) -> str:

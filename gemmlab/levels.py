@@ -27,10 +27,7 @@ def bounds(traced: Trace, problem: Gemm, card: GPU) -> dict[str, Bound]:
 
     All sectors are taken to come from DRAM, and a wavefront to carry 128 bytes.
     """
-    moved = {
-        level: sum(access.moved_bytes for access in traced.accesses if access.space == space)
-        for level, space in SPACES.items()
-    }
+    moved = {level: traced.total(space).moved_bytes for level, space in SPACES.items()}
     return roofline.bounds(problem.flops, roofs(card).peak, moved, bandwidths(card))
 
 

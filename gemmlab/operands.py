@@ -6,13 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gemmlab import emulator
-from gemmlab.emulator import device
+from gemmlab import launch
 from gemmlab.emulator.instructions import Frame, Site
 from gemmlab.emulator.lanes import Mask
 from gemmlab.emulator.observer import Observer
 from gemmlab.gemm import Gemm, inputs
-from gemmlab.ladder import arguments
 from gemmlab.launch import Kernel
 from gemmlab.roofline import FLOAT_BYTES
 
@@ -59,7 +57,8 @@ def watch(kernel: Kernel, problem: Gemm, shapes: Mapping[str, tuple[int, int]], 
     there is more than one block or more than one step along K, no such thread, or no such tiles; and what a launch
     raises.
     """
-    grid, threads, shared_mem = kernel.geometry(problem)
+    submission = launch.submission(kernel, problem, inputs(problem))
+    grid, threads, _ = submission.geometry
     (name_A, shape_A), (name_B, shape_B) = shapes.items()
     if grid != (1, 1, 1) or problem.K > shape_A[1]:
         raise ValueError(
@@ -68,18 +67,12 @@ def watch(kernel: Kernel, problem: Gemm, shapes: Mapping[str, tuple[int, int]], 
         )
     if any(not 0 <= index < extent for index, extent in zip(thread, threads, strict=False)):
         raise ValueError(f"there is no thread {thread} in a block of {threads}")
-    matrices = dict(zip("ABC", map(emulator.asarray, inputs(problem)), strict=True))
-    watcher = _Watcher(thread, matrices["C"].address, problem.N, {name_A: shape_A, name_B: shape_B})
-    launch = emulator.RawKernel(kernel.source, kernel.entry, options=kernel.options)
-    device.launch(launch, grid, threads, arguments(problem, **matrices), shared_mem, _stop, (watcher,))
+    watcher = _Watcher(thread, submission.C.address, problem.N, {name_A: shape_A, name_B: shape_B})
+    submission.watch(watcher)
     by_source = sorted(
         watcher.reads, key=lambda found: (found[0].column if found[0].array == name_A else found[0].row, found[1])
     )
     return Work(problem, thread, dict(shapes), tuple(read for read, line in by_source), tuple(watcher.outputs))
-
-
-def _stop(hazard: emulator.Hazard) -> None:
-    raise emulator.KernelFault(hazard)
 
 
 class _Watcher(Observer):

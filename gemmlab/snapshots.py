@@ -5,13 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gemmlab import emulator
-from gemmlab.emulator import device
+from gemmlab import launch
 from gemmlab.emulator.barriers import Left, Wait
 from gemmlab.emulator.instructions import Frame
 from gemmlab.emulator.observer import Observer
 from gemmlab.gemm import Gemm
-from gemmlab.ladder import arguments
 from gemmlab.launch import Kernel
 
 Extent = tuple[int, int, int]
@@ -59,13 +57,12 @@ def at_barriers(
 
     Raises ValueError for a block that the launch does not have, and what a launch raises.
     """
-    grid, threads, shared_mem = kernel.geometry(problem)
+    submission = launch.submission(kernel, problem, matrices)
+    grid, *_ = submission.geometry
     if any(not 0 <= index < extent for index, extent in zip(block, grid, strict=True)):
         raise ValueError(f"there is no block {block} in a launch of {grid} blocks")
     watcher = _Watcher(block)
-    launch = emulator.RawKernel(kernel.source, kernel.entry, options=kernel.options)
-    given = arguments(problem, *map(emulator.asarray, matrices))
-    device.launch(launch, grid, threads, given, shared_mem, _stop, (watcher,))
+    submission.watch(watcher)
     return tuple(watcher.snapshots)
 
 
@@ -106,10 +103,6 @@ def _tile(words: np.ndarray, problem: Gemm) -> Tile:
     matrix = "B" if filled.any() and number[filled][0] >= in_A else "A"
     row, column = np.divmod(number - (in_A if matrix == "B" else 0), problem.shapes[matrix][1])
     return Tile(matrix, row, column, filled)
-
-
-def _stop(hazard: emulator.Hazard) -> None:
-    raise emulator.KernelFault(hazard)
 
 
 class _Watcher(Observer):

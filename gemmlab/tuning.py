@@ -19,7 +19,7 @@ from typing import Any
 from gemmlab import backend, context, correctness, costs, launch, nvrtc, tolerance, tuning_cache
 from gemmlab.environment import card_name
 from gemmlab.gemm import Gemm, inputs
-from gemmlab.ladder import Rung, Tile, arguments, rung
+from gemmlab.ladder import Rung, Tile, rung
 from gemmlab.timing import time_kernel
 from gemmlab.tuning_cache import Measurement
 
@@ -68,16 +68,11 @@ def time_tile(number: int, problem: Gemm, tile: Tile) -> Measurement:
     try:
         with context.watched(cp, written):
             launch.require(launch.check(kernel, [ODD], ["uniform"], cp))
-            C = cp.asarray(before)
-            compiled = cp.RawKernel(kernel.source, kernel.entry, kernel.options)
-            grid, block, shared_mem = kernel.geometry(problem)
-            submit = functools.partial(
-                compiled, grid, block, arguments(problem, *device_inputs, C), shared_mem=shared_mem
-            )
+            submit = launch.submission(kernel, problem, (*device_inputs, before), cp)
             submit()
-            tolerance.compare(expected, cp.asnumpy(C)).require()
+            tolerance.compare(expected, cp.asnumpy(submit.C)).require()
             timing = time_kernel(submit, samples=SAMPLES, warmup=WARMUP, name=written, cuda=cp.cuda)
-            correctness.recheck(expected, submit, C, before).require()
+            correctness.recheck(expected, submit, submit.C, before).require()
     except context.ContextLost:
         if multiprocessing.parent_process() is not None:
             os._exit(1)
@@ -87,8 +82,8 @@ def time_tile(number: int, problem: Gemm, tile: Tile) -> Measurement:
         milliseconds=timing.median_ms,
         samples_ms=timing.samples_ms,
         readings=timing.readings,
-        registers=compiled.num_regs,
-        local_bytes=compiled.local_size_bytes,
+        registers=submit.compiled.num_regs,
+        local_bytes=submit.compiled.local_size_bytes,
         device=card_name(here),
     )
 

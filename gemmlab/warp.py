@@ -5,14 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gemmlab import emulator
-from gemmlab.emulator import device
+from gemmlab import emulator, launch
 from gemmlab.emulator.instructions import Frame, Site
 from gemmlab.emulator.lanes import WARP, Mask
 from gemmlab.emulator.observer import Observer
 from gemmlab.gemm import Gemm, inputs
 from gemmlab.gpus import SECTOR_BYTES
-from gemmlab.ladder import arguments
 from gemmlab.launch import Kernel
 from gemmlab.roofline import FLOAT_BYTES
 
@@ -72,14 +70,14 @@ def watch(
     A kernel with a loop over k that reads A once a step makes its request of step k at position k. Raises ValueError
     for a block or warp that the launch does not have, and what a launch raises.
     """
-    grid, threads, shared_mem = kernel.geometry(problem)
+    matrices = dict(zip("ABC", map(emulator.asarray, inputs(problem)), strict=True))
+    submission = launch.submission(kernel, problem, tuple(matrices.values()))
+    grid, threads, _ = submission.geometry
     warps = -(-int(np.prod(threads)) // WARP)
     if any(not 0 <= index < extent for index, extent in zip(block, grid, strict=True)) or not 0 <= warp < warps:
         raise ValueError(f"there is no warp {warp} of block {block} in a launch of {grid} blocks of {warps} warps")
-    matrices = dict(zip("ABC", map(emulator.asarray, inputs(problem)), strict=True))
     watcher = _Watcher(block, warp, problem, {name: array.address for name, array in matrices.items()})
-    launch = emulator.RawKernel(kernel.source, kernel.entry, options=kernel.options)
-    device.launch(launch, grid, threads, arguments(problem, **matrices), shared_mem, _stop, (watcher,))
+    submission.watch(watcher)
     return {name: tuple(requests) for name, requests in watcher.requests.items()}
 
 
@@ -95,10 +93,6 @@ def one_step(kernel: Kernel, problem: Gemm, k: int) -> dict[str, Request]:
                 f"there is no step {k}: the first warp asks {name} {len(seen[name])} times, K is {problem.K}"
             )
     return {"A": seen["A"][k], "B": seen["B"][k], "C": seen["C"][-1]}
-
-
-def _stop(hazard: emulator.Hazard) -> None:
-    raise emulator.KernelFault(hazard)
 
 
 class _Watcher(Observer):

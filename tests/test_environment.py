@@ -30,3 +30,9 @@ def test_there_are_no_clocks_of_the_emulator_or_of_a_gpu_that_cannot_be_asked(gp
     assert clocks(Backend("emulator", emulator, "asked for"), "now") is None
     fake_nvml.remove(monkeypatch)
     assert clocks(gpu, "now") is None
+
+
+def test_an_environment_names_the_architecture_and_the_versions_as_people_write_them(gpu):
+    found = environment(gpu, {})
+    assert found["architecture"] == "sm_90"
+    assert found["cuda"] == "13.0"

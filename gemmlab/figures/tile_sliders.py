@@ -87,7 +87,7 @@ def traffic(traced: Trace, problem: Gemm) -> str:
         requests, units, ideal = (sum(getattr(each, n) for each in alike) for n in ("requests", "units", "ideal"))
         counts = ("", f"{units:,}") if alike[0].sectors is None else (f"{units:,}", "")
         rows.append(f"{op:<12}{width:>12}{requests:>12,}{counts[0]:>12}{counts[1]:>12}{ideal:>12,}")
-    requested = sum(access.useful_bytes for access in traced.accesses if access.space == "global")
+    requested = traced.total("global").useful_bytes
     loads = levels.shared_loads_per_fma(traced, problem)
     return "\n".join(
         (

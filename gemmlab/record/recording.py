@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from gemmlab import climb, context, correctness, emulator, launch, nvrtc, tolerance
-from gemmlab.backend import Backend
+from gemmlab.backend import Backend, architecture
 from gemmlab.context import ContextLost
-from gemmlab.environment import AFTER_SAMPLES, architecture, clocks, environment
+from gemmlab.environment import AFTER_SAMPLES, clocks, environment
 from gemmlab.launch import Kernel
 from gemmlab.profiling.counters import Counted
 from gemmlab.profiling.nsight_compute import CLOCK_CONTROL
