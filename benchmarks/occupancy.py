@@ -23,6 +23,7 @@ from typing import Any
 from tqdm import tqdm
 
 from gemmlab import backend, costs, launch, nvrtc, resources, tuning
+from gemmlab.costs import Cost
 from gemmlab.environment import environment
 from gemmlab.gemm import Gemm
 from gemmlab.ladder import RUNGS, Tile, rung
@@ -64,14 +65,14 @@ def settings(count: int, seed: int) -> list[tuple[int, Tile]]:
     return chosen
 
 
-def compile_one(number: int, tile: Tile) -> str | None:
-    """Leave a setting compiled in CuPy's cache, and return what the compiler refuses of it, or None."""
+def compile_one(number: int, tile: Tile, arch: str) -> Cost | str:
+    """Leave a setting compiled in CuPy's cache, and return what it costs by NVRTC alone, or why it does not compile."""
     kernel = launch.of(rung(number), tile)
     try:
         backend.choose("cuda").cp.RawKernel(kernel.source, kernel.entry, kernel.options).compile()
+        return costs.cost(kernel, arch)
     except Exception as error:
         return str(error)
-    return None
 
 
 def driver_api() -> ModuleType:
@@ -81,8 +82,10 @@ def driver_api() -> ModuleType:
     return driver
 
 
-def asked(number: int, tile: Tile, arch: str, cp: ModuleType, driver: ModuleType) -> dict[str, Any]:
-    """Return what the driver says of a setting, beside what gemmlab says of it; `driver` is cuda.bindings.driver."""
+def asked(number: int, tile: Tile, alone: Cost, arch: str, cp: ModuleType, driver: ModuleType) -> dict[str, Any]:
+    """Return what the driver says of a setting, beside what gemmlab says of it, with what it costs by NVRTC `alone`;
+    `driver` is cuda.bindings.driver.
+    """
     kernel = launch.of(rung(number), tile)
     compiled = cp.RawKernel(kernel.source, kernel.entry, kernel.options)
     compiled.compile()
@@ -95,7 +98,6 @@ def asked(number: int, tile: Tile, arch: str, cp: ModuleType, driver: ModuleType
         raise RuntimeError(f"the driver answers {status!r} for {kernel.entry} at {kernel.options}")
     shared_bytes = compiled.shared_size_bytes + shared_mem
     held = resources.occupancy(arch, threads, compiled.num_regs, shared_bytes)
-    alone = costs.cost(kernel, arch)
     return {
         "rung": number,
         "tile": dict(tile),
@@ -124,17 +126,20 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     # Some settings do not compile, which only the compiler knows: a fifth more are drawn, and the first are taken.
     drawn = settings(options.settings + options.settings // 5, options.seed)
-    with compilers() as pool:
-        refusals = list(tqdm(pool.map(compile_one, *zip(*drawn, strict=True)), total=len(drawn), desc="compile"))
-    for (number, tile), refusal in zip(drawn, refusals, strict=True):
-        if refusal is not None:
-            print(f"not compiled: rung {number}, {tile}: {refusal.splitlines()[0]}")
-    compiled = [setting for setting, refusal in zip(drawn, refusals, strict=True) if refusal is None]
     where = backend.choose("cuda")
     arch = backend.architecture()
+    with compilers() as pool:
+        each_arch = [arch] * len(drawn)
+        answers = list(
+            tqdm(pool.map(compile_one, *zip(*drawn, strict=True), each_arch), total=len(drawn), desc="compile")
+        )
+    for (number, tile), answer in zip(drawn, answers, strict=True):
+        if isinstance(answer, str):
+            print(f"not compiled: rung {number}, {tile}: {answer.splitlines()[0]}")
+    compiled = [(*setting, answer) for setting, answer in zip(drawn, answers, strict=True) if isinstance(answer, Cost)]
     rows = [
-        asked(number, tile, arch, where.cp, driver_api())
-        for number, tile in tqdm(compiled[: options.settings], desc="ask the driver")
+        asked(number, tile, alone, arch, where.cp, driver_api())
+        for number, tile, alone in tqdm(compiled[: options.settings], desc="ask the driver")
     ]
     wrong = differing(rows)
     run = {

@@ -130,7 +130,9 @@ def kernel(setting: Simt) -> Kernel:
         "MAINLOOP": "Sm50" if setting.stages == 2 else "Sm80",
     }
     # CUDA's own headers too, which CuPy looks for elsewhere than gemmlab does.
-    cuda = filter(None, (pathfinder.find_nvidia_header_directory(name) for name in ("cudart", "cccl")))
+    cuda = [folder for name in ("cudart", "cccl") if (folder := pathfinder.find_nvidia_header_directory(name))]
+    # CUTLASS writes <cccl/cuda/std/...> for CUDA 13: it looks for the folder beside the one that is found.
+    beside = [str(Path(folder).parent) for folder in cuda if Path(folder).name == "cccl"]
     return Kernel(
         SOURCE,
         "gemm_cutlass",
@@ -138,7 +140,7 @@ def kernel(setting: Simt) -> Kernel:
             "-std=c++17",
             "-default-device",  # some constexpr functions of the headers name no side
             "-w",
-            *(f"-I{folder}" for folder in (headers(), *cuda)),
+            *(f"-I{folder}" for folder in (headers(), *cuda, *beside)),
             *(f"-D{name}={value}" for name, value in macros.items()),
         ),
         lambda problem: _geometry(setting, problem),

@@ -37,7 +37,7 @@ gemm_register_tiles_2d(int M, int N, int K, float alpha, const float* A, const f
     const int ty = threadIdx.y;
     const int row0 = blockIdx.y * BM;
     const int col0 = blockIdx.x * BN;
-    const unsigned thread = ty * (BN / TN) + tx;
+    const unsigned thread = (ty * (BN / TN) + tx) % THREADS;  // % tells the compiler that it is below THREADS
 
     float sum[TM][TN] = {};
     for (unsigned k0 = 0; k0 < K; k0 += BK) {  // unsigned, so that k0 can step past the largest K
