@@ -57,13 +57,41 @@ def test_a_kernel_that_never_ends_is_stopped(limit, body, capsys):
     assert fault(body, floats(1), block=64).kind == "timeout"
 
 
-def test_a_flood_of_output_ends(capsys, monkeypatch):
+FLOOD = 'for (int i = 0; i < 100; ++i) printf("%.50d", 7);'
+# of 400 texts of 50 digits, 20 are 1000 characters
+SHOWN = "".join(
+    [
+        ("0" * 49 + "7") * 20,
+        "\n(printf stops here: a launch shows 1,000 characters at most)\n",
+        "(printf: 380 more calls, each by one thread, were left out)\n",
+    ]
+)
+
+
+def test_a_flood_of_output_ends_and_says_how_much_was_left_out(capsys, monkeypatch):
     monkeypatch.setattr("gemmlab.emulator.printf.MOST_PRINTED", 1000)
-    kernel('for (int i = 0; i < 100; ++i) printf("%.50d", 7);')((1,), (4,), (floats(1),))
+    for _ in range(2):  # each launch has its own share
+        kernel(FLOOD)((1,), (4,), (floats(1),))
+        assert capsys.readouterr().out == SHOWN
+
+
+def test_a_flood_of_output_that_a_fault_stops_says_how_much_was_left_out_too(capsys, monkeypatch):
+    monkeypatch.setattr("gemmlab.emulator.printf.MOST_PRINTED", 1000)
+    assert fault(f"{FLOOD} y[7] = 1.0f;", floats(1), block=4).kind == "out-of-bounds"
+    assert capsys.readouterr().out == SHOWN
+
+
+def test_output_that_just_fits_is_whole(capsys, monkeypatch):
+    monkeypatch.setattr("gemmlab.emulator.printf.MOST_PRINTED", 1000)
+    kernel(FLOOD.replace("100", "5"))((1,), (4,), (floats(1),))
+    assert capsys.readouterr().out == ("0" * 49 + "7") * 20
+
+
+def test_a_million_threads_that_print_fill_a_mebibyte_and_no_more(capsys):
+    kernel('printf("%.19d\\n", blockIdx.x);')((4096,), (256,), (floats(1),))
     printed = capsys.readouterr().out
-    # twenty lines of 50 digits, and then the note in place of the next
-    assert printed.startswith(("0" * 49 + "7") * 20 + "\n(printf stops here: the launch has printed 1,000 characters)")
-    assert len(printed) < 1100
+    # 2**20 characters hold 52,428 lines of 20; 2**20 threads are 996,148 more
+    assert printed.count("\n") == 52_428 + 3 and "996,148 more calls" in printed and len(printed) < 2**20 + 200
 
 
 @pytest.mark.parametrize("shape", [1 << 40, 1 << 62, 1 << 70, (1 << 40, 1 << 40), (1 << 32, 1 << 30)])

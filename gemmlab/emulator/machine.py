@@ -23,6 +23,7 @@ from .layout import Region
 from .memory import Fault, GlobalMemory
 from .observer import Observer
 from .onchip import BlockMemory, ThreadMemory
+from .printf import Output
 from .standing import Standing
 from .warps import WarpWait, carry_out, ready, stranded
 
@@ -51,10 +52,7 @@ NOTICE_SECONDS = 10.0
 
 @dataclass
 class Machine:
-    """One launch. `on_fault` receives every hazard that the machine itself finds; it may raise to stop the launch.
-
-    `printed` counts the characters that the kernel has printed.
-    """
+    """One launch. `on_fault` receives every hazard that the machine itself finds; it may raise to stop the launch."""
 
     program: Program
     memory: GlobalMemory
@@ -62,7 +60,7 @@ class Machine:
     observers: tuple[Observer, ...] = ()
     seconds: float = 120.0
     lanes: int = LANES
-    printed: int = 0
+    output: Output = field(default_factory=Output)
     _deadline: float = field(default=0.0, init=False)
     _notice: float = field(default=0.0, init=False)
     _faulted: bool = field(default=False, init=False)
@@ -83,11 +81,14 @@ class Machine:
         per_block = (regions[-1].end if regions else 0) + threads * function.local_bytes
         room = WATCHED_BYTES if self.observers else ON_CHIP_BYTES
         lanes = min(self.lanes, max(1, room // max(per_block, 1)) * threads)
-        with np.errstate(all="ignore"):
-            for batch in batches(grid[::-1], block[::-1], lanes):
-                self._notice = time.monotonic() + NOTICE_SECONDS
-                self.look_at_the_clock(function.blocks[0].exit.line)
-                self._run_batch(function, batch, regions, parameters)
+        try:
+            with np.errstate(all="ignore"):
+                for batch in batches(grid[::-1], block[::-1], lanes):
+                    self._notice = time.monotonic() + NOTICE_SECONDS
+                    self.look_at_the_clock(function.blocks[0].exit.line)
+                    self._run_batch(function, batch, regions, parameters)
+        finally:
+            self.output.end()
 
     def _run_batch(
         self,

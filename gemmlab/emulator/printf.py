@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import sys
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -25,10 +26,38 @@ LONGEST_STRING = 1 << 12
 """Bytes of a string that printf reads at most, and the widest it writes a value."""
 
 MOST_PRINTED = 1 << 20
-"""Characters that a launch prints at most: a GPU's buffer of 1 MiB holds about as many."""
+"""Characters that a launch prints at most: a GPU's buffer has 1 MiB (cudaLimitPrintfFifoSize) and keeps the newest."""
 
 _CONVERSION = re.compile(r"%([-+ #0]*)(\*|\d+)?(?:\.(\d+))?(hh|h|ll|l|j|z|t|L)?([diouxXcsfFeEgGaAp%])")
 _U32, _U64 = DTYPES["u32"], DTYPES["u64"]
+
+
+@dataclass
+class Output:
+    """What a launch prints: `characters` so far, and the calls by single threads that were `left_out` after too many."""
+
+    characters: int = 0
+    left_out: int = 0
+
+    @property
+    def full(self) -> bool:
+        """Whether there was too much, so that nothing more is shown."""
+        return self.characters > MOST_PRINTED
+
+    def write(self, text: str) -> None:
+        """Show what one thread prints, or say once that there is too much."""
+        already = self.full
+        self.characters += len(text)
+        self.left_out += self.full
+        if not self.full:
+            sys.stdout.write(text)
+        elif not already:
+            sys.stdout.write(f"\n(printf stops here: a launch shows {MOST_PRINTED:,} characters at most)\n")
+
+    def end(self) -> None:
+        """Say how much was left out, if anything was: the launch is over."""
+        if self.left_out:
+            sys.stdout.write(f"(printf: {self.left_out:,} more calls, each by one thread, were left out)\n")
 
 
 @opcode("call")
@@ -53,27 +82,19 @@ def _vprintf(instruction: Instruction, result: str, form: str, values: str) -> S
         texts: dict[tuple[int, int], str] = {}
         printed = np.zeros(active.shape, np.int32)
         frame.machine.look_at_the_clock(instruction.line)
-        for form in np.unique(forms[active]) if frame.machine.printed <= MOST_PRINTED else ():
+        output = frame.machine.output
+        for form in () if output.full else np.unique(forms[active]):
             lanes = active & (forms == form)
             first = tuple(np.argwhere(lanes)[0])
             memory = _Memory(frame, instruction.line, addresses, lanes)
             texts |= _formatted(memory.string(*first, int(form)), memory)
             printed[lanes] = memory.taken
         for lane in sorted(texts):
-            _print(texts[lane], frame)
+            output.write(texts[lane])
+        output.left_out += int(active.sum()) - len(texts)
         frame.arguments[result] = printed.reshape(batch.shape)[..., None].view(np.uint8)
 
     return step
-
-
-def _print(text: str, frame: Frame) -> None:
-    """Write what a lane prints, as long as the launch has not printed too much."""
-    if frame.machine.printed > MOST_PRINTED:
-        return
-    frame.machine.printed += len(text)
-    if frame.machine.printed > MOST_PRINTED:
-        text = f"\n(printf stops here: the launch has printed {MOST_PRINTED:,} characters)\n"
-    sys.stdout.write(text)
 
 
 class _Memory:
