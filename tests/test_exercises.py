@@ -253,6 +253,13 @@ def test_a_comparison_with_a_measurement_says_so():
     assert header.split() == ["predicted", "measured"] and row.split()[:3] == ["gain", "2", "2.5"]
 
 
+def test_what_was_found_is_shown_and_compared_to_the_digits_that_were_asked_for():
+    # 3 / 2 to two decimals; a prediction of 1.5 is that number.
+    rows = exercises.compare({"gain": 1.5, "other": 1.4}, {"gain": f"{3 / 2:.2f}", "other": "1.40"}).splitlines()[1:]
+    assert rows[0].split() == ["gain", "1.5", "1.50", "as", "predicted"]
+    assert rows[1].split() == ["other", "1.4", "1.40", "as", "predicted"]
+
+
 # What is no answer.
 
 JUDGES = (

@@ -36,16 +36,17 @@ def answers(given: Any) -> Mapping[Any, Any]:
     return given
 
 
-def compare(predicted: Mapping[str, Any], found: Mapping[str, float], how: str = "counted") -> str:
+def compare(predicted: Mapping[str, Any], found: Mapping[str, float | str], how: str = "counted") -> str:
     """Return predictions beside what was found, a line each; `how` heads its column: 'counted', or 'measured'.
 
-    A prediction may be `...`, and none is refused.
+    A prediction may be `...`, and none is refused. What was found is a number, or one written to the digits that were
+    asked for, such as '1.50', which is shown and compared as it stands.
     """
     width = max(map(len, found))
     lines = [f"{'':<{width}}  {'predicted':>13}  {how:>9}"]
     for name, count in found.items():
-        guess = predicted.get(name, ...)
-        lines.append(f"{name:<{width}}  {_written(guess):>13}  {_written(count):>9}  {_remark(guess, count)}".rstrip())
+        guess, shown = predicted.get(name, ...), count if isinstance(count, str) else _written(count)
+        lines.append(f"{name:<{width}}  {_written(guess):>13}  {shown:>9}  {_remark(guess, float(count))}".rstrip())
     return "\n".join(lines)
 
 
