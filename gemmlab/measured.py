@@ -13,6 +13,7 @@ from gemmlab.gemm import Gemm
 from gemmlab.gpus import GPU, GPUS, gpu
 from gemmlab.ladder import Rung
 from gemmlab.records import Record
+from gemmlab.timing import Timing
 
 REFERENCE = GPUS["H200"]  # whose roofs are drawn where no known card was measured
 
@@ -74,6 +75,18 @@ def timed(record: Record | None) -> Mapping[str, Mapping[str, Any]]:
     return {} if record is None else {row["name"]: row for row in record.rungs if row["milliseconds"]}
 
 
+def timings(record: Record) -> Mapping[str, Timing]:
+    """Return every sample that a record keeps, with its conditions, by 'cuBLAS' or the rung's name."""
+    given = record.conditions
+    rows = {name: (row["milliseconds"], row["batch"]) for name, row in timed(record).items()}
+    if given["cublas_milliseconds"]:
+        rows = {"cuBLAS": (given["cublas_milliseconds"], given["batch"])} | rows
+    return {
+        name: Timing(tuple(samples), batch, given["warmup"], given["cache"], given["boundary"])
+        for name, (samples, batch) in rows.items()
+    }
+
+
 def card(record: Record | None) -> GPU:
     """Return the card whose roofs belong under a record's points: its own, or REFERENCE where that is unknown."""
     try:
@@ -99,7 +112,9 @@ def speeds(record: Record | None, rungs: Sequence[Rung]) -> dict[str, float]:
 
 
 def table(record: Record | None) -> str:
-    """Return a record's times as text, under its card, date and conditions; or that nothing was measured."""
+    """Return a record's times as text, under its card, date and conditions, over what was noticed while they were
+    taken; or that nothing was measured.
+    """
     if record is None:
         return "measured: nothing, as there is no GPU here and no shipped record of these rungs; figures show the model"
     conditions = record.conditions
@@ -109,6 +124,7 @@ def table(record: Record | None) -> str:
         f"{conditions['cache']}",
         f"{'rung':<18}{'M x N x K':>20}{'median ms':>12}{'min to max ms':>22}{'TFLOP/s':>10}{'% of cuBLAS':>13}",
         *map(_line, timed(record).values()),
+        *(f"{name}: {remark}" for name, row in timed(record).items() for remark in row["remarks"] or ()),
     ]
     if not _known(record.card):
         lines.append(f"No ceilings of {record.card} are known, so it is not drawn: add it to gemmlab/gpus.py")

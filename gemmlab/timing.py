@@ -2,9 +2,9 @@
 
 The policy. Buffers are allocated and filled before. Launches to warm up come first: they compile, load and fill caches,
 and are waited for. Then the batch is sized, so that in a trial it lasted MIN_SAMPLE_MS: an event resolves about half a
-microsecond, and the first launch of a batch waits for the host, which is then a part in 300 at most. A sample is the
-time of a batch over its launches. While each sample runs, the GPU's clocks are read. The work counted for a speed is
-2*M*N*K.
+microsecond, according to the manual of the CUDA Driver API (cuEventElapsedTime), and the first launch of a batch waits
+for the host; both together are then less than half a percent. A sample is the time of a batch over its launches. While
+each sample runs, the GPU's clocks are read. The work counted for a speed is 2*M*N*K.
 
 Three figures have names of their own, in a Timing's boundary: launches one by one on resident inputs, a batch captured
 in a CUDA graph (where the host no longer limits launches shorter than their submission), and end to end with copies.
@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib import import_module
 from numbers import Integral
 from types import SimpleNamespace
 from typing import Any
@@ -32,9 +33,8 @@ WARM = "warm L2"  # each launch finds what the last one left
 FLUSHED = "flushed L2"  # each launch comes after a flush outside the events, and finds none of its data
 COPIED = "L2 as copies leave it"
 SUBMISSION_MS = 0.036
-"""What submitting one launch may take the host, at most: the median of cuBLAS at 256^3 on an NVIDIA H200, 2026-11-30.
-
-From the record that gemmlab ships. The kernel needs a fraction of it: rung 2, called in fewer steps, took 0.0135 ms.
+"""What submitting one launch may take the host: cuBLAS at 256^3, NVIDIA H200, driver 580.159.04, 2026-11-30; the median
+of twenty batches of five. The kernel needs a fraction of it: rung 2, called in fewer steps, took 0.0135 ms in that run.
 """
 MIN_SAMPLE_MS = 10.0
 MAX_BATCH = 10_000
@@ -93,10 +93,9 @@ class Timing:
     @property
     def remarks(self) -> tuple[str, ...]:
         """What to know before trusting the median: few samples, throttling, an unsteady clock, a drift; in words."""
-        said = f"one sample more would have passed the {BUDGET_S:g} s that samples may take: there are "
         spent = _is_spent([self.batch * ms for ms in self.samples_ms])
-        short = (f"{said}{len(self.samples_ms)}",) if spent else ()
-        return *short, *steadiness.remarks(self.samples_ms, self.readings)
+        said = f"{len(self.samples_ms)} samples were taken, as one more might have passed the {BUDGET_S:g} s for all"
+        return *((said,) if spent else ()), *steadiness.remarks(self.samples_ms, self.readings)
 
     def __str__(self) -> str:
         figures = (
@@ -129,7 +128,7 @@ def time_kernel(
     if cache not in policies:
         raise ValueError(f"cache is {cache!r}, but must be one of {', '.join(map(repr, policies))}")
     _check_counts(batch=batch, samples=samples, warmup=warmup)
-    cuda = cuda or _cupy_cuda()
+    cuda = cuda or import_module("cupy").cuda
     submission = _Submission(launch, name, cuda)
     _warm_up(submission, warmup)
     boundary, policy = policies[cache]
@@ -150,25 +149,16 @@ def time_graph(
 ) -> Timing:
     """Time a batch of `launch` captured once in a CUDA graph, which the host submits by a single call: warm L2.
 
-    For launches shorter than their submission, which may take SUBMISSION_MS. CuPy refuses to capture cuBLAS. The rest
-    is as for `time_kernel`.
+    For launches shorter than their submission, which may take SUBMISSION_MS. CuPy refuses to capture cuBLAS. Raises
+    LaunchFailed also for a batch that cannot be captured; the rest is as for `time_kernel`.
     """
     _check_counts(batch=batch, samples=samples, warmup=warmup)
-    cuda = cuda or _cupy_cuda()
+    cuda = cuda or import_module("cupy").cuda
     submission = _Submission(launch, name, cuda)
     with cuda.Stream() as stream:  # the default stream cannot be captured
         _warm_up(submission, warmup)
         batch = batch or _sized_batch(lambda count: submission.wait(_submit(submission, count)))
-        stream.begin_capture()
-        try:
-            for _ in range(batch):
-                submission.launch()
-        except BaseException:
-            with suppress(Exception):  # it fails too where the launch spoiled the capture, and says less
-                stream.end_capture()
-            raise
-        graph = stream.end_capture()
-        replay = _Submission(graph.launch, f"the graph of {name}", cuda)
+        replay = _Submission(_captured(submission, batch, stream).launch, f"the graph of {name}", cuda)
         _warm_up(replay, 1)
         times, readings = _sample(lambda: _submit(replay, 1), replay, samples)
     return Timing(tuple(ms / batch for ms in times), batch, warmup, WARM, GRAPH, readings)
@@ -230,6 +220,22 @@ def _submit(submission: _Submission, count: int) -> list[tuple[Any, Any]]:
     return [(start, stop)]
 
 
+def _captured(submission: _Submission, count: int, stream: Any) -> Any:
+    """Capture launches in a graph. Raises LaunchFailed, of the launch where one is refused, else of the capture."""
+    stream.begin_capture()
+    try:
+        for _ in range(count):
+            submission.launch()
+    except BaseException:
+        with suppress(Exception):  # it fails too where the launch spoiled the capture, and says less
+            stream.end_capture()
+        raise
+    try:
+        return stream.end_capture()
+    except Exception as error:
+        raise LaunchFailed(f"{submission.name} could not be captured in a CUDA graph: {error}") from error
+
+
 def _submit_after_flushes(cuda: Any) -> Callable[[_Submission, int], list[tuple[Any, Any]]]:
     size = 2 * cuda.Device().attributes["L2CacheSize"]
     ballast = cuda.alloc(size)
@@ -285,12 +291,6 @@ def _within_budget(sample: Callable[[], float], samples: int) -> tuple[float, ..
 
 def _is_spent(samples_ms: Sequence[float]) -> bool:
     return sum(samples_ms) + max(samples_ms) > BUDGET_S * 1e3
-
-
-def _cupy_cuda() -> Any:
-    import cupy
-
-    return cupy.cuda
 
 
 def _check_counts(**counts: int | None) -> None:

@@ -355,6 +355,14 @@ def test_throttling_is_told_in_the_table_and_kept_in_the_record(gpu, nvml):
     assert run.as_data()["rungs"][0]["remarks"] == ["throttled in 20 of 20 samples: power cap"]
 
 
+def test_samples_that_a_minute_did_not_leave_time_for_are_told_in_the_table_and_kept_in_the_record(gpu, monkeypatch):
+    monkeypatch.setitem(LAUNCH_MS, "gemm_naive", 25_000.0)
+    run = climb([NAIVE], SMALL, gpu)
+    said = "3 samples were taken, as one more might have passed the 60 s for all"  # 75 s; the least are three
+    assert f"rung 0 (naive): {said}" in table(run)
+    assert run.as_data()["rungs"][0]["remarks"] == [said]
+
+
 def test_a_run_without_nvml_leaves_driver_and_clocks_unknown(gpu, monkeypatch):
     fake_nvml.remove(monkeypatch)
     seen = climb([NAIVE], SMALL, gpu).environment

@@ -7,6 +7,7 @@ from gemmlab.gemm import Gemm
 from gemmlab.gpus import GPUS
 from gemmlab.ladder import rung
 from gemmlab.records import Record
+from gemmlab.timing import Timing
 
 NAIVE, COALESCED = rung("naive"), rung("coalesced")
 
@@ -18,12 +19,21 @@ def row(name: str, size: int, milliseconds: list[float] | None) -> dict:
         "name": name,
         "shape": [size] * 3,
         "milliseconds": milliseconds,
+        "batch": 7,
+        "remarks": None,
         "gflops": gflops,
         "percent_of_cublas": share,
     }
 
 
-CONDITIONS = {"boundary": "events", "warmup": 3, "batch": 5, "samples": 3, "cache": "warm L2"}
+CONDITIONS = {
+    "boundary": "events",
+    "warmup": 3,
+    "batch": 5,
+    "samples": 3,
+    "cache": "warm L2",
+    "cublas_milliseconds": [0.25, 0.5],
+}
 RECORD = Record(
     card="NVIDIA H200",
     architecture="sm_90",
@@ -109,3 +119,22 @@ def test_a_table_of_times_names_card_date_and_conditions_over_the_median_and_spr
     assert conditions == "events; 3 launches to warm up, 3 samples, warm L2"
     assert naive.split() == "naive 1000 x 1000 x 1000 4.000 3.000 to 5.000 0.500 12.5".split()
     assert coalesced.split()[0] == "coalesced"
+
+
+def test_what_was_noticed_while_a_rung_was_timed_stands_under_the_table():
+    noticed = [
+        RECORD.rungs[0] | {"remarks": ["3 samples were taken, as one more might have passed the 60 s for all"]},
+        RECORD.rungs[1],
+    ]
+    said = measured.table(replace(RECORD, rungs=tuple(noticed)))
+    assert "\nnaive: 3 samples were taken, as one more" in said and "coalesced:" not in said
+    assert "naive:" not in measured.table(RECORD)
+
+
+def test_samples_of_a_record_come_with_their_conditions_cublas_first_each_with_its_own_batch():
+    found = measured.timings(RECORD)
+    assert list(found) == ["cuBLAS", "naive", "coalesced"]
+    assert found["naive"] == Timing((4.0, 5.0, 3.0), 7, 3, "warm L2", "events")
+    assert found["cuBLAS"] == Timing((0.25, 0.5), 5, 3, "warm L2", "events")
+    alone = replace(RECORD, conditions=CONDITIONS | {"cublas_milliseconds": None})
+    assert list(measured.timings(alone)) == ["naive", "coalesced"]
