@@ -34,7 +34,7 @@ _U32, _U64 = DTYPES["u32"], DTYPES["u64"]
 
 @dataclass
 class Output:
-    """What a launch prints: `characters` so far, and the calls by single threads that were `left_out` after too many."""
+    """What a launch prints: `characters` so far, and the calls by single threads that were `left_out` after that."""
 
     characters: int = 0
     left_out: int = 0
