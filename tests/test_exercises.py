@@ -292,3 +292,14 @@ def test_a_number_out_of_all_proportion_is_refused_in_few_characters(guess, writ
     with pytest.raises(Refused) as refused:
         exercises.judge_numbers({"loads": guess}, {"loads": 3}, "")
     assert written in str(refused.value) and max(map(len, str(refused.value).splitlines())) < 80
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [("x" * 200, "'" + "x" * 79 + "..."), (10**5000, "a number of thousands of digits"), ({1: None}, "{1: None}")],
+    ids=["long", "huge", "short"],
+)
+def test_an_odd_answer_is_repeated_in_few_characters_whatever_it_is(answer, said):
+    assert exercises.shown(answer) == said
+    with pytest.raises(Refused, match="is no dictionary"):
+        exercises.answers([answer])

@@ -4,11 +4,14 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from gemmlab import exercises
 from gemmlab.exercises import Refused
 from gemmlab.exercises.measuring_exercises import samples, samples_table, stopwatch, throttled, work
+
+HUGE = 10**5000  # which Python writes no digits of
 
 
 def by_events(launch, cuda, clock):
@@ -117,11 +120,6 @@ def endless(launch, cuda, clock):
     [
         (unread, "NotReady: cudaErrorNotReady: the stop event has not been reached: wait for it first"),
         (endless, "RuntimeError: the stopwatch made more than 100,000 calls"),
-        (lambda launch, cuda, clock: None, "it returned None, which is no number"),
-        (lambda launch, cuda, clock: True, "it returned True, which is no number"),
-        (lambda launch, cuda, clock: float("nan"), "it returned nan ms"),
-        (lambda launch, cuda, clock: 10**400, "which is no number of milliseconds"),
-        (lambda launch, cuda, clock: float("inf"), "it returned inf"),
         (lambda launch: 5.0, "TypeError"),
         (lambda launch, cuda, clock: 5.0, "returned 5 ms for a kernel that takes 0.5 ms"),
         (lambda launch, cuda, clock: 1 / 0, "ZeroDivisionError"),
@@ -148,6 +146,48 @@ def test_the_throttled_samples_are_those_that_say_so(right):
     assert throttled(right).startswith("accepted: 3 of 12")
 
 
+def test_numbers_of_numpy_are_numbers():
+    assert throttled(np.array([5, 6, 9])).startswith("accepted: 3 of 12")
+    assert stopwatch(lambda *given: np.float32(on_the_host(*given))).startswith("accepted")
+
+
+@pytest.mark.parametrize(
+    ("odd", "said"),
+    [
+        (None, "None is no function: write def stopwatch"),
+        (3.0, "3.0 is no function"),
+        pytest.param(HUGE, "a number of thousands of digits is no function", id="huge"),
+    ],
+)
+def test_a_stopwatch_that_cannot_be_called_is_refused_by_what_to_write(odd, said):
+    with pytest.raises(Refused, match=said):
+        stopwatch(odd)
+
+
+@pytest.mark.parametrize(
+    ("returned", "shown"),
+    [
+        (None, "None"),
+        ("5 ms", "'5 ms'"),
+        (True, "True"),
+        (float("nan"), "nan"),
+        (float("inf"), "inf"),
+        ([5.0], r"\[5.0\]"),
+        (5j, "5j"),
+        (10**400, r"10{79}\.\.\."),
+        pytest.param(HUGE, "a number of thousands of digits", id="huge"),
+    ],
+)
+def test_what_is_no_time_is_refused_as_it_was_returned(returned, shown):
+    with pytest.raises(Refused, match=f"^it returned {shown}, which is no number of milliseconds"):
+        stopwatch(lambda launch, cuda, clock: returned)
+
+
+def test_a_negative_time_is_refused_with_the_evidence():
+    with pytest.raises(Refused, match="it returned -5 ms for a kernel that takes 5 ms"):
+        stopwatch(lambda launch, cuda, clock: -5)
+
+
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
@@ -161,6 +201,13 @@ def test_the_throttled_samples_are_those_that_say_so(right):
         ([5.0, 6, 9], "holds what is no integer"),
         ([[5], 6], "is no collection of numbers"),
         (5, "5 is no collection of numbers"),
+        (None, "None is no collection of numbers"),
+        (b"5", "b'5' holds what is no integer"),
+        ({5, 6, 9, float("nan")}, "holds what is no integer"),
+        ({5, 6, 9, -1}, "sample -1: there is none, only 0 to 11"),
+        ({5, 6, 9, HUGE}, "sample a number of thousands of digits: there is none"),
+        pytest.param(HUGE, "a number of thousands of digits is no collection of numbers", id="huge"),
+        (["x" * 1000], r"^\['x{78}\.\.\. holds what is no integer"),
     ],
 )
 def test_samples_that_are_only_slow_or_missing_are_refused_with_the_evidence(wrong, said):
@@ -170,6 +217,7 @@ def test_samples_that_are_only_slow_or_missing_are_refused_with_the_evidence(wro
 
 def test_an_answer_left_open_is_not_attempted():
     assert throttled(...).startswith(exercises.NOT_ATTEMPTED)
+    assert stopwatch(...).startswith(exercises.NOT_ATTEMPTED)
     assert work(dict.fromkeys(("2 M N K", "exactly", "executed by rung 6"), ...)).startswith("not attempted")
 
 
@@ -201,8 +249,9 @@ def test_work_that_is_no_dict_is_refused(answer):
 
 def test_the_work_is_told_to_be_arithmetic_and_a_huge_number_is_only_wrong():
     assert work(...).startswith(exercises.NOT_ATTEMPTED)
-    with pytest.raises(Refused, match="differs from what arithmetic on the shape and the tile gives, in 1 of 3"):
-        work(RIGHT | {"exactly": 10**400})
+    for wrong in (10**400, HUGE, float("nan"), -1, None, "many", [HUGE]):
+        with pytest.raises(Refused, match="differs from what arithmetic on the shape and the tile gives, in 1 of 3"):
+            work(RIGHT | {"exactly": wrong})
 
 
 def test_the_table_of_made_up_samples_leaves_it_to_the_reader_what_a_reason_means():
@@ -215,8 +264,9 @@ def test_the_table_of_made_up_samples_leaves_it_to_the_reader_what_a_reason_mean
     }
 
 
-def test_a_name_that_was_not_asked_for_is_no_attempt():
-    assert work({"something else": 1}).startswith("not attempted")
+def test_a_name_that_was_not_asked_for_is_refused_with_those_that_were():
+    with pytest.raises(Refused, match="'exact' is none of the names that were asked for: 2 M N K, exactly, executed"):
+        work({"2 M N K": ..., "exact": 1})
 
 
 NOTEBOOK = Path(__file__).parent.parent / "notebooks" / "21_measuring.ipynb"

@@ -19,6 +19,7 @@ TILE_1D = 32  # outputs along each side of what a one-dimensional block of 1024 
 SQUARE = Gemm(64, 64, 64)
 TRACED = Gemm(33, 31, 9)
 LONGEST = 1e15  # beyond it a number is written with an exponent
+MOST_SHOWN = 80  # characters of an odd answer that a refusal repeats
 
 
 class Refused(AssertionError):
@@ -32,8 +33,17 @@ class Refused(AssertionError):
 def answers(given: Any) -> Mapping[Any, Any]:
     """Return a dictionary of answers as it is. Raises Refused for anything else."""
     if not isinstance(given, Mapping):
-        raise Refused(f"{given!r} is no dictionary: keep the names as they stand, and put numbers behind them")
+        raise Refused(f"{shown(given)} is no dictionary: keep the names as they stand, and put numbers behind them")
     return given
+
+
+def shown(answer: Any) -> str:
+    """Return what a learner wrote as text, shortened to MOST_SHOWN characters."""
+    try:
+        text = repr(answer)
+    except ValueError:  # of integers with thousands of digits, which Python writes none of
+        return "a number of thousands of digits"
+    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
 
 
 def compare(predicted: Mapping[str, Any], found: Mapping[str, float | str], how: str = "counted") -> str:
@@ -45,8 +55,8 @@ def compare(predicted: Mapping[str, Any], found: Mapping[str, float | str], how:
     width = max(map(len, found))
     lines = [f"{'':<{width}}  {'predicted':>13}  {how:>9}"]
     for name, count in found.items():
-        guess, shown = predicted.get(name, ...), count if isinstance(count, str) else _written(count)
-        lines.append(f"{name:<{width}}  {_written(guess):>13}  {shown:>9}  {_remark(guess, float(count))}".rstrip())
+        guess, said = predicted.get(name, ...), count if isinstance(count, str) else _written(count)
+        lines.append(f"{name:<{width}}  {_written(guess):>13}  {said:>9}  {_remark(guess, float(count))}".rstrip())
     return "\n".join(lines)
 
 
@@ -57,7 +67,7 @@ def block_shapes(predicted: Mapping[tuple[int, int], Sequence[Any]]) -> str:
     asked = ("rows", "columns", "sectors of A", "sectors of B", "sectors of C")
     for block, row in answers(predicted).items():
         if row is not ... and not (isinstance(row, list | tuple) and len(row) <= len(asked)):
-            raise Refused(f"block {block}: {row!r} is no row of {len(asked)} numbers ({', '.join(asked)})")
+            raise Refused(f"block {block}: {shown(row)} is no row of {len(asked)} numbers ({', '.join(asked)})")
     counted = {block: _warp_counts(*block) for block in ((8, 4), (16, 16), (32, 32))}
     return judge_numbers(
         {f"{x} x {y}: {name}": _at(predicted.get((x, y), ...), i) for x, y in counted for i, name in enumerate(asked)},
@@ -217,7 +227,7 @@ def _written(value: Any) -> str:
     if value is ...:
         return NOT_ATTEMPTED
     if not isinstance(value, Real):
-        return repr(value)
+        return shown(value)
     if abs(value) < LONGEST:
         return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.6g}"
     return f"over {LONGEST:g}" if isinstance(value, int) else f"{value:.6g}"

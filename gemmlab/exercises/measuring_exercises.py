@@ -4,12 +4,13 @@ They answer as `exercises` does. The stopwatch is tried on the model of a stream
 the samples of the second exercise are made up for it, from a number of cycles and a clock. Nothing here is measured.
 """
 
-import sys
+import math
 from collections.abc import Callable, Mapping
+from numbers import Integral, Real
 from typing import Any
 
 from gemmlab import exercises, roofline
-from gemmlab.exercises import NOT_ATTEMPTED, Refused
+from gemmlab.exercises import NOT_ATTEMPTED, Refused, shown
 from gemmlab.gemm import Gemm
 from gemmlab.ladder import rung
 from gemmlab.sensors import Reading
@@ -42,6 +43,10 @@ def stopwatch(attempt: Stopwatch) -> str:
     It is tried on kernels of KERNELS_MS, of which one has not been launched before, while the device is still busy with
     something else.
     """
+    if attempt is ...:
+        return f"{NOT_ATTEMPTED}: write a function in place of the dots"
+    if not callable(attempt):
+        raise Refused(f"{shown(attempt)} is no function: write def stopwatch(launch, cuda, clock)")
     for kernel_ms in KERNELS_MS:
         stream = Stream(kernel_ms, SUBMIT_MS, COMPILE_MS)
         stream.submit("earlier kernel", EARLIER_MS)
@@ -81,12 +86,12 @@ def throttled(answer: Any) -> str:
     try:
         named = set(answer)
     except TypeError:
-        raise Refused(f"{answer!r} is no collection of numbers: write, say, {{1, 2}}") from None
-    odd = [each for each in named if isinstance(each, bool) or not isinstance(each, int)]
-    if isinstance(answer, str) or odd:
-        raise Refused(f"{answer!r} holds what is no integer: write the numbers of samples, say {{1, 2}}")
+        raise Refused(f"{shown(answer)} is no collection of numbers: write, say, {{1, 2}}") from None
+    odd = [each for each in named if isinstance(each, bool) or not isinstance(each, Integral)]
+    if isinstance(answer, str | bytes) or odd:
+        raise Refused(f"{shown(answer)} holds what is no integer: write the numbers of samples, say {{1, 2}}")
     right = {number for number, (_, reading) in enumerate(samples()) if reading.slowed_by}
-    wrong = [f"sample {number}: {_evidence(number)}" for number in sorted(named - right, key=str)]
+    wrong = [f"sample {_written(number)}: {_evidence(number)}" for number in sorted(named - right)]
     if wrong:
         raise Refused("not throttled, though named\n" + "\n".join(wrong))
     if named != right:
@@ -102,13 +107,16 @@ def work(predicted: Mapping[str, Any]) -> str:
     if predicted is ...:
         return f"{NOT_ATTEMPTED}: put numbers in place of the dots"
     if not isinstance(predicted, Mapping):
-        raise Refused(f"{predicted!r} is no dict of predictions: keep the three names, and put numbers in it")
+        raise Refused(f"{shown(predicted)} is no dict of predictions: keep the three names, and put numbers in it")
     tile = rung("warp_tiles").tile
     counted = {
         "2 M N K": TILED.flops,
         "exactly": roofline.exact_flops(TILED),
         "executed by rung 6": roofline.padded_flops(TILED, tile["BM"], tile["BN"], tile["BK"]),
     }
+    for name in predicted:
+        if name not in counted:
+            raise Refused(f"{shown(name)} is none of the names that were asked for: {', '.join(counted)}")
     share = TILED.flops / counted["executed by rung 6"]
     return exercises.judge_numbers(
         {name: predicted.get(name, ...) for name in counted},
@@ -120,8 +128,8 @@ def work(predicted: Mapping[str, Any]) -> str:
 
 
 def _require_time(found: Any, kernel_ms: float, stream: Stream) -> None:
-    if isinstance(found, bool) or not isinstance(found, int | float) or abs(found) > sys.float_info.max:
-        raise Refused(f"it returned {found!r}, which is no number of milliseconds")
+    if isinstance(found, bool) or not isinstance(found, Real) or not _finite(found):
+        raise Refused(f"it returned {shown(found)}, which is no number of milliseconds")
     if abs(found - kernel_ms) <= ALLOWED * kernel_ms:
         return
     launches = sum(span.what == "kernel" for span in stream.spans)
@@ -132,9 +140,20 @@ def _require_time(found: Any, kernel_ms: float, stream: Stream) -> None:
     )
 
 
+def _finite(number: Real) -> bool:
+    try:
+        return math.isfinite(number)
+    except OverflowError:  # of an integer beyond all floats
+        return False
+
+
 def _sample(number: int) -> tuple[float, Reading]:
     mhz, slowed_by, _ = CLOCKS.get(number, FULL)
     return CYCLES / mhz / 1e3 + DISTURBED.get(number, 0.0), Reading(mhz, 3201, 60, None, slowed_by)
+
+
+def _written(number: int) -> str:
+    return shown(int(number))  # which NumPy's integers would else be told as
 
 
 def _evidence(number: Any) -> str:
