@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 
 from gemmlab import gpus
 
@@ -88,7 +87,7 @@ def occupancy(architecture: str, threads: int, registers: int, shared_bytes: int
         blocks=blocks,
         warps=blocks * warps,
         fraction=blocks * warps / max_warps,
-        blocks_allowed=MappingProxyType(blocks_allowed),
+        blocks_allowed=blocks_allowed,
         limited_by=tuple(resource for resource, allowed in blocks_allowed.items() if allowed == blocks),
     )
 
