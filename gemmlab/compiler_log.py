@@ -23,6 +23,12 @@ def message(log: str, source: str, options: tuple[str, ...], ptx: str) -> str:
     return "\n".join([*shown, *_cures(log, options)]).strip()
 
 
+def used_before_set(log: str) -> tuple[tuple[int, str], ...]:
+    """Return (line, name) of each variable that a log warns of as used before its value is set."""
+    warning = rf'^{re.escape(SOURCE_NAME)}\((\d+)\): warning #549-D: variable "(.+)" is used before its value is set$'
+    return tuple((int(line), name) for line, name in re.findall(warning, log, re.MULTILINE))
+
+
 def _errors(log: str) -> str:
     """The log without warnings if it has errors, for most of those are only what the error left behind."""
     parts = log.split("\n\n")

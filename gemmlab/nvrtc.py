@@ -75,6 +75,15 @@ def compile_ptx(source: str, options: tuple[str, ...] = (), arch: str = "sm_90")
     return ptx
 
 
+def used_before_set(source: str, options: tuple[str, ...] = (), arch: str = "sm_90") -> tuple[tuple[int, str], ...]:
+    """Return (line, name) of each variable of a source that NVRTC warns of as used before its value is set.
+
+    Raises what compile_ptx raises.
+    """
+    _, log = _compile(_checked_source(source), _checked_options(options), f"compute_{_compute_capability(arch)}")
+    return compiler_log.used_before_set(log)
+
+
 def resources(source: str, entry: str, options: tuple[str, ...] = (), arch: str = "sm_90") -> KernelResources:
     """Return what the kernel `entry` takes on the architecture `arch`, as ptxas counts it.
 

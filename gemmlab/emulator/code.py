@@ -28,6 +28,7 @@ from .calls import function_addresses, inline, names_of
 from .independent import steps_of
 from .instructions import DTYPES, Code, Step, UnsupportedInstruction, guard, read, understood
 from .layout import SharedLayout, shared_layout
+from .liveness import early_reads
 from .memory import Allocation, GlobalMemory
 from .ptx import Address, Function, Instruction, Module, Symbol, Variable
 from .warps import Exchange, exchange_of
@@ -46,6 +47,13 @@ class Exit:
     selector: Callable | None = None
     barrier: Barrier | None = None
     exchange: Exchange | None = None
+
+    @property
+    def onward(self) -> tuple[int, ...]:
+        """The blocks that lanes may go to from here."""
+        if self.lanes is None and self.kind in ("jump", "return"):
+            return self.targets[:1] if self.kind == "jump" else ()
+        return self.targets
 
 
 @dataclass(frozen=True)
@@ -71,6 +79,11 @@ class CompiledFunction:
         """Blocks that do nothing but return: whoever jumps there leaves at the line of the jump."""
         bare = (i for i, b in enumerate(self.blocks) if not b.steps and b.exit.kind == "return" and not b.exit.lanes)
         return frozenset(bare)
+
+    @cached_property
+    def early_reads(self) -> tuple[int, ...]:
+        """Lines of instructions that may read a register before anything is written to it."""
+        return early_reads(self.function, [block.exit.onward for block in self.blocks])
 
 
 @dataclass(frozen=True)

@@ -154,12 +154,13 @@ def launch(
     shared_mem: int,
     on_fault: object,
     observers: tuple[Observer, ...] = (),
+    program: Program | None = None,
 ) -> None:
-    """Check a launch against the GPU's limits and run it. Every hazard goes to `on_fault`, which may raise; a launch
-    that a GPU refuses is not run.
+    """Check a launch against the GPU's limits and run it, by another `program` than the kernel's own if given. Every
+    hazard goes to `on_fault`, which may raise; a launch that a GPU refuses is not run.
     """
     grid, block = limits.extent(grid, "grid"), limits.extent(block, "block")
-    program = kernel.program
+    program = program or kernel.program
     problem = _problem(kernel, program, grid, block, int(shared_mem))
     if problem:
         on_fault(Hazard("launch", 0, f"{kernel.name} cannot be launched: {problem}"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from . import report
+from . import report, unset
 from .aliasing import aliased_arrays
 from .device import REPORTS, RawKernel, launch
 from .divergence import Divergence
@@ -67,12 +67,15 @@ def trace(
     initialized = Initialized(hazards.report, touches)
     watching = (traffic, Divergence(hazards.report), Races(hazards.report, touches), initialized, *observers)
     try:
+        before = unset.contents() if kernel.program.kernel.early_reads else []
         launch(kernel, grid, block, args, shared_mem, hazards.report, watching)
+        if before and (found := unset.dependence(kernel, grid, block, args, shared_mem, before)):
+            hazards.report(found)
     except KernelFault as stopped:
         hazards.report(stopped.hazard)
     except REPORTS as stopped:
         raise stopped.with_traceback(None) from None
-    aliased = aliased_arrays(kernel.program.shared, kernel.code)
-    if aliased:
-        hazards.report(aliased)
+    for found in (*unset.never_set(kernel), aliased_arrays(kernel.program.shared, kernel.code)):
+        if found:
+            hazards.report(found)
     return Trace(traffic.rows(), hazards.rows, initialized.outputs, kernel.code)
