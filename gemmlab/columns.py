@@ -1,10 +1,12 @@
 """Tables as plain text whose columns stand in groups, under a line that says where the figures of each are from."""
 
-from collections.abc import Callable, Sequence
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
 GAP = "  "
+WIDEST_LABEL, WIDEST_HEADER = 30, 22  # characters of a row's name and of a column's, which are folded beyond
 
 
 class Column(NamedTuple):
@@ -49,6 +51,25 @@ def folded(columns: Sequence[Column], rows: Sequence[Any], width: int) -> list[s
     return [line for number, each in enumerate(written) for line in (["", *each] if number else each)]
 
 
+def grouped(headers: Sequence[str], groups: Sequence[tuple[str, Sequence[Sequence[str]]]]) -> list[str]:
+    """Return a table's lines, its rows under the names of their groups: a header, and for each group a name and rows.
+
+    The first cell of a row names it and stands at the left; long ones and long headers are folded, so that a table of
+    few columns stays narrow.
+    """
+    head = [_folded(header, WIDEST_HEADER) for header in headers]
+    bodies = [
+        (name, [[_folded(row[0], WIDEST_LABEL), *([cell] for cell in row[1:])] for row in rows])
+        for name, rows in groups
+    ]
+    cells = [head, *(row for _, rows in bodies for row in rows)]
+    widths = [max(len(line) for cell in column for line in cell) for column in zip(*cells, strict=True)]
+    lines = [*_row(head, widths)]
+    for name, rows in bodies:
+        lines += [name, *(line for row in rows for line in _row(row, widths))]
+    return lines
+
+
 def known(figure: float | None, form: str) -> str:
     """Return a figure as text, or a dash for what nobody counted or measured."""
     return "-" if figure is None else format(figure, form)
@@ -63,6 +84,17 @@ def significant(figure: float | None, digits: int = 3, decimals: int = 9) -> str
         return "-"
     exponent = int(f"{figure:.{digits - 1}e}".split("e")[1])
     return f"{figure:,.{min(decimals, max(0, digits - 1 - exponent))}f}"
+
+
+def _folded(text: str, width: int) -> list[str]:
+    return textwrap.wrap(text, width) or [""]
+
+
+def _row(cells: Sequence[Sequence[str]], widths: Sequence[int]) -> Iterator[str]:
+    """The lines of a row whose cells may have several, and end on the last."""
+    height = max(map(len, cells))
+    for name, *figures in zip(*([*[""] * (height - len(cell)), *cell] for cell in cells), strict=True):
+        yield (GAP + GAP.join([name.ljust(widths[0]), *map(str.rjust, figures, widths[1:])])).rstrip()
 
 
 def _width(widths: Sequence[int], group: Sequence[int]) -> int:

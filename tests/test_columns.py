@@ -2,7 +2,7 @@
 
 import pytest
 
-from gemmlab.columns import Column, folded, known, lines, significant
+from gemmlab.columns import Column, folded, grouped, known, lines, significant
 
 NAME = Column("", "name", lambda row: row[0])
 
@@ -26,6 +26,22 @@ def test_a_group_is_as_wide_as_its_source():
 def test_groups_of_one_source_apart_from_each_other_stay_apart():
     columns = [Column(source, "x", lambda row: "") for source in (" a ", " b ", " a ")]
     assert lines(columns, [])[0].split() == ["a", "b", "a"]
+
+
+def test_rows_stand_under_the_name_of_their_group_and_long_names_end_where_their_figures_are():
+    groups = [
+        ("first, 8 x 8 x 8", [("short", "1", "22")]),
+        ("second", [("a name that is folded, as it is long", "3", "4")]),
+    ]
+    assert grouped(("", "ms", "a header that is folded too"), groups) == [
+        "                                    a header that is",
+        "                                ms        folded too",
+        "first, 8 x 8 x 8",
+        "  short                          1                22",
+        "second",
+        "  a name that is folded, as it",
+        "  is long                        3                 4",
+    ]
 
 
 def test_a_dash_stands_for_what_is_not_known():

@@ -1,10 +1,15 @@
 """The exercise on honest entries: the untouched stub, the solution, and what is said of each wrong judgement."""
 
+import re
+
+import numpy as np
 import pytest
 
-from gemmlab import record, records
+from gemmlab import columns, measured, record, records
 from gemmlab.exercises import Refused, record_exercises
-from gemmlab.record import Decision, recorded
+from gemmlab.record import Decision
+from gemmlab.record.recorded import written
+from gemmlab.records import Record
 
 SOLUTION = {
     "A": "nothing was timed",
@@ -17,25 +22,28 @@ SOLUTION = {
 
 def test_an_untouched_stub_is_not_attempted():
     assert record_exercises.honest(dict.fromkeys("ABCDE", ...)) == "not attempted: A, B, C, D, E"
+    assert record_exercises.honest(...).startswith("not attempted")
     assert record_exercises.honest({"C": "honest"}) == "not attempted: A, B, D, E; the rest is right"
 
 
 def test_the_solution_is_accepted():
-    assert record_exercises.honest(SOLUTION).startswith("accepted: one of five")
+    assert record_exercises.honest(SOLUTION).startswith("accepted: only C is honest")
 
 
 @pytest.mark.parametrize(
     ("name", "said", "evidence"),
     [
         ("A", "honest", "nothing was timed"),
-        ("B", "honest", r"vectorized 0\.3996 to 0\.4017 ms, warp_tiles 0\.3966 to 0\.4003 ms"),
-        ("C", "within noise", r"vectorized 3\.031 to 3\.036 ms, warp_tiles 2\.995 to 2\.998 ms"),
+        ("B", "honest", r"middle half of the samples at \S+ x \S+ x \S+: \w+ \S+ to \S+ ms, \w+ \S+ to \S+ ms"),
+        ("C", "within noise", "middle half of the samples at"),
         ("D", "honest", "race: 33 x 33 x 65"),
-        ("E", "honest", r"at 256 x 256 x 256: register_tiles_1d 0\.02578 to .*, register_tiles_2d 0\.05169 to"),
+        ("E", "honest", "middle half of the samples at .*: register_tiles_2d .*, register_tiles_1d"),
         ("C", "a lie", "'a lie' is none of 'honest', 'nothing was timed', 'within noise', 'a race', 'another problem'"),
     ],
 )
 def test_a_wrong_judgement_is_refused_with_what_the_record_says(name, said, evidence):
+    if name not in record_exercises.entries():
+        pytest.skip("no shipped climb has what this entry is about")
     with pytest.raises(Refused, match=f"{name}: .*{evidence}"):
         record_exercises.honest(SOLUTION | {name: said})
 
@@ -80,27 +88,119 @@ def test_a_decision_with_a_dot_left_is_not_attempted_and_enters_no_log(attempt, 
     ],
 )
 def test_a_decision_of_something_else_is_refused_with_what_to_write(attempt, said, folder):
-    with pytest.raises((ValueError, Refused), match=said):
+    with pytest.raises(Refused, match=said):
         record_exercises.decided(folder, attempt)
     assert record.load(folder).decisions == ()
 
 
-def test_every_time_that_an_entry_quotes_was_measured():
-    rows = {
-        (file.stem.rpartition("_")[2], row["name"]): row["milliseconds"]
-        for file in records.SHIPPED.glob("*.json")
-        for row in records.load(file).rungs
+def test_every_time_that_an_entry_quotes_is_the_median_of_a_shipped_climb():
+    medians = {
+        (written(measured.problem_of(climb)), name, columns.significant(of.median_ms, 4))
+        for climb in records.shipped()
+        for name, of in measured.timings(climb).items()
     }
-    for name, size, new, old in (
-        ("B", "2048", "warp_tiles", "vectorized"),
-        ("C", "4096", "warp_tiles", "vectorized"),
-        ("E", "4096", "register_tiles_2d", "register_tiles_1d"),
-    ):
-        for kernel in (new, old):
-            low, high = recorded.middle_half(rows[size, kernel])
-            (quoted,) = [
-                float(word)
-                for word in record_exercises.entries()[name].text.split()
-                if word.replace(".", "").isdigit() and "." in word and low <= float(word) <= high
-            ]
-            assert quoted
+    for letter in "BCE":
+        if letter in record_exercises.entries():
+            quoted = re.search(
+                r"(\w+) in place of (\w+); .* median (\S+) ms in place of (\S+) ms at (.*)\. Kept",
+                record_exercises.entries()[letter].text,
+            )
+            new, old, after, before, problem = quoted.groups()
+            assert {(problem, new, after), (problem, old, before)} <= medians
+
+
+# Climbs that are made up, each with what is to be found in it.
+
+CONDITIONS = {"alpha": 1.0, "beta": 0.0, "batch": 5, "warmup": 3, "cache": "warm L2", "boundary": "events"}
+
+
+def climb(n, card="NVIDIA H200", **milliseconds):
+    """A climb at n x n x n of rungs that took so long, with samples of 1% to either side."""
+    rows = [
+        {"name": name, "shape": [n] * 3, "milliseconds": [ms * (1 + each / 100) for each in range(-2, 3)], "batch": 5}
+        for name, ms in milliseconds.items()
+    ]
+    fields = dict.fromkeys(Record.__dataclass_fields__, "")
+    return Record(**fields | {"card": card, "date": "2026-12-01"} | {"conditions": CONDITIONS | CUBLAS, "rungs": rows})
+
+
+CUBLAS = {"cublas_milliseconds": [0.5] * 5}
+REVERSED = (
+    climb(256, register_tiles_1d=0.1, register_tiles_2d=0.2),
+    climb(2048, register_tiles_1d=4.0, register_tiles_2d=2.0),
+)
+
+
+@pytest.fixture
+def shipping(monkeypatch):
+    """Let gemmlab ship other climbs."""
+
+    def ship(*climbs):
+        record_exercises.entries.cache_clear()
+        monkeypatch.setattr(records, "shipped", lambda: climbs)
+
+    yield ship
+    record_exercises.entries.cache_clear()
+
+
+def test_the_entries_are_found_in_whatever_climbs_are_shipped(shipping):
+    # Middle halves of 1% to either side meet where two medians differ by less than 2%.
+    shipping(
+        *REVERSED,
+        climb(4096, vectorized=30.3, warp_tiles=30.0, coalesced=33.0),
+        climb(1024, naive=0.02, vectorized=0.01),
+    )
+    entries = record_exercises.entries()
+    assert "warp_tiles in place of vectorized; for 4096 x 4096 x 4096 (NVIDIA H200)." in entries["B"].text
+    assert "median 30.00 ms in place of 30.30 ms at 4096 x 4096 x 4096." in entries["B"].text
+    assert entries["B"].evidence.endswith("vectorized 30.00 to 30.60 ms, warp_tiles 29.70 to 30.30 ms")
+    # 33.0 over 30.3 is the smallest gain beyond noise.
+    assert "vectorized in place of coalesced; for 4096 x 4096 x 4096" in entries["C"].text
+    assert "register_tiles_2d in place of register_tiles_1d; for 256 x 256 x 256" in entries["E"].text
+    assert "median 2.000 ms in place of 4.000 ms at 2048 x 2048 x 2048." in entries["E"].text
+    assert {letter: entry.verdict for letter, entry in entries.items()} == SOLUTION
+    assert record_exercises.honest(SOLUTION).startswith("accepted: only C is honest")
+
+
+def test_a_gain_of_launches_that_the_host_holds_up_is_not_called_honest(shipping):
+    shipping(climb(256, naive=0.02, coalesced=0.01))
+    assert "C" not in record_exercises.entries()
+
+
+def test_an_entry_that_no_climb_has_is_left_out_and_the_solution_still_accepted(shipping):
+    shipping(climb(2048, register_tiles_1d=4.0, register_tiles_2d=2.0))
+    assert set(record_exercises.entries()) == {"A", "C", "D"}
+    assert record_exercises.honest(SOLUTION).startswith("accepted: only C is honest")
+    shipping()
+    assert set(record_exercises.entries()) == {"A", "D"}
+
+
+def test_a_gain_on_one_card_is_not_held_against_another(shipping):
+    shipping(
+        climb(256, card="Tesla T4", register_tiles_1d=0.1, register_tiles_2d=0.2),
+        climb(2048, register_tiles_1d=4.0, register_tiles_2d=2.0),
+    )
+    assert "E" not in record_exercises.entries()
+
+
+def test_the_samples_of_the_named_rungs_stand_by_problem_and_climb(shipping):
+    shipping(*reversed(REVERSED), climb(4096, naive=300.0))
+    lines = record_exercises.samples().splitlines()
+    assert [line for line in lines if line.startswith("2")] == [
+        "256 x 256 x 256, measured: NVIDIA H200, 2026-12-01",
+        "2048 x 2048 x 2048, measured: NVIDIA H200, 2026-12-01",
+    ]
+    assert "register_tiles_2d 2.000 1.980 to 2.020".split() in [line.split() for line in lines]
+    assert "naive" not in record_exercises.samples() and "4096" not in record_exercises.samples()
+
+
+@pytest.mark.parametrize("odd", [None, "honest", 3, ["honest"], float("nan"), 10**400])
+def test_what_is_no_dictionary_of_judgements_is_refused(odd):
+    with pytest.raises(Refused, match="is no dictionary"):
+        record_exercises.honest(odd)
+
+
+@pytest.mark.parametrize("odd", [None, 3, float("nan"), [], np.array(["honest", "honest"]), 10**400, "honest " * 99])
+def test_a_judgement_that_is_none_is_refused_with_those_there_are(odd):
+    with pytest.raises(Refused, match=r"^A: .{1,90} is none of 'honest', 'nothing was timed', 'within noise'"):
+        record_exercises.honest({"A": odd})

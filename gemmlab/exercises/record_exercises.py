@@ -1,25 +1,29 @@
 """The exercises on records: a decision of one's own, and which entries of a log are honest. All times are measured."""
 
 import functools
+import itertools
+import re
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gemmlab import emulator, launch, measured, record
+from gemmlab import columns, emulator, launch, measured, record, records
 from gemmlab.backend import Backend
-from gemmlab.exercises import NOT_ATTEMPTED, Refused
+from gemmlab.exercises import NOT_ATTEMPTED, Refused, answers, shown
 from gemmlab.gemm import Gemm
 from gemmlab.ladder import rung
 from gemmlab.launch import Kernel
 from gemmlab.profiling.defects import DEFECTS
 from gemmlab.record import decisions, recorded, recording
 from gemmlab.record import plan as record_plan
-from gemmlab.record.recorded import MEASURED, Record, written
+from gemmlab.record.recorded import Record, written
+from gemmlab.timing import SUBMISSION_MS, Timing
 
 FAULTS = ("honest", "nothing was timed", "within noise", "a race", "another problem")
-SMALL, CUBE_256, CUBE_2048, CUBE_4096 = (Gemm(N, N, N) for N in (32, 256, 2048, 4096))
+SMALL = Gemm(32, 32, 32)
+LARGER_TILES = "register_tiles_2d", "register_tiles_1d"  # the first has the larger tiles, and so the fewer blocks
 WIDTH = 100
 
 
@@ -30,6 +34,28 @@ class Entry:
     text: str
     verdict: str
     evidence: str
+
+
+@dataclass(frozen=True)
+class Gain:
+    """Two rungs of a climb of a card at a problem, of which `new` has the smaller median."""
+
+    card: str
+    problem: Gemm
+    new: str
+    old: str
+    after: Timing
+    before: Timing
+
+    @property
+    def share(self) -> float:
+        """By which share the old one takes longer."""
+        return self.before.median_ms / self.after.median_ms - 1
+
+    @property
+    def beyond_noise(self) -> bool | None:
+        """Whether the middle halves of the samples lie apart; None where nobody knows the noise."""
+        return recorded.apart(self.after, self.before)
 
 
 def padded() -> Kernel:
@@ -46,59 +72,79 @@ def log() -> str:
 def decided(folder: str | Path, attempt: Any) -> str:
     """Add a learner's decision to a record's log, and return the entry as text, a line a field.
 
-    An attempt that holds a dot still is not attempted. Raises ValueError for one that the record does not allow.
+    An attempt that still holds dots is not attempted. Raises Refused for one that the record does not allow.
     """
     if attempt is ...:
         return f"{NOT_ATTEMPTED}: write a record.Decision in place of the dots"
     if not isinstance(attempt, record.Decision):
-        raise Refused(f"{attempt!r} is no decision: write record.Decision(kernel, verdict, why, against=...)")
+        raise Refused(f"{shown(attempt)} is no decision: write record.Decision(kernel, verdict, why, against=...)")
     missing = [name for name, value in vars(attempt).items() if value is ...]
     if missing:
         return f"{NOT_ATTEMPTED}: put something in place of the dots of {', '.join(missing)}"
-    entry = record.decide(folder, attempt).decisions[-1]
+    try:
+        entry = record.decide(folder, attempt).decisions[-1]
+    except ValueError as error:
+        raise Refused(str(error)) from None
     return "\n".join(f"{name:<9} {_in_words(value)}" for name, value in entry.items())
 
 
-def honest(attempt: Mapping[str, Any]) -> str:
+def honest(attempt: Any) -> str:
     """Judge which entries of `log()` are honest, and what is wrong with the others, in words out of FAULTS.
 
     Raises Refused with what the record says of each entry that was judged wrongly.
     """
     known = entries()
-    given = {name: attempt.get(name, ...) for name in known}
-    wrong = [name for name, said in given.items() if said is not ... and said != known[name].verdict]
+    if attempt is ...:
+        return f"{NOT_ATTEMPTED}: write what each entry is, by its letter"
+    given = {name: answers(attempt).get(name, ...) for name in known}
+    wrong = [name for name, said in given.items() if said is not ... and not _says(said, known[name].verdict)]
     if wrong:
         raise Refused("\n".join(_refusal(name, given[name]) for name in wrong))
     missing = [name for name, said in given.items() if said is ...]
     if missing:
         return f"{NOT_ATTEMPTED}: {', '.join(missing)}" + ("" if len(missing) == len(known) else "; the rest is right")
     return (
-        "accepted: one of five. An entry is honest by what stands behind it: the same problem on both sides, samples "
+        "accepted: only C is honest. An entry is so by what stands behind it: the same problem on both sides, samples "
         "of both, a difference beyond their noise, and no finding that stops the branch. Next: the quiz."
     )
 
 
 @functools.cache
 def entries() -> Mapping[str, Entry]:
-    """Return the entries by letter, from a recording made now on the emulator and from shipped records of an H200."""
-    tiles = _tiles()
-    return {
+    """Return the entries by letter, from a recording made now on the emulator and from the climbs that gemmlab ships.
+
+    A letter is left out where no shipped climb has what it is about.
+    """
+    tiles, gains = _tiles(), _gains()
+    found = {
         "A": Entry(
             "Rung 2 with a padded As, in place of rung 2; 32 x 32 x 32, on the emulator. Expected: no bank conflicts, "
             "so faster. Observed: right, and clearly faster. Kept.",
             "nothing was timed",
             f"the record says: {decisions.observed(tiles, 'padded', 'shared_tiles')[0]}",
         ),
-        "B": _timed("warp_tiles", "vectorized", CUBE_2048, CUBE_2048, "within noise"),
-        "C": _timed("warp_tiles", "vectorized", CUBE_4096, CUBE_4096, "honest"),
+        "B": _within_noise(gains),
+        "C": _beyond_noise(gains),
         "D": Entry(
             "Rung 2 without its first barrier, in place of rung 2; 32 x 32 x 32, on the emulator. Expected: right as "
             "before, for there is one chunk. Observed: right, and no hazard. Kept.",
             "a race",
             f"the record says: {decisions.stops(tiles, 'one_barrier')[0]}",
         ),
-        "E": _timed("register_tiles_2d", "register_tiles_1d", CUBE_256, CUBE_4096, "another problem"),
+        "E": _elsewhere(gains),
     }
+    return {letter: entry for letter, entry in found.items() if entry}
+
+
+def samples() -> str:
+    """Return what the shipped climbs hold of the rungs that the entries are about: medians and middle halves."""
+    words = {word for entry in entries().values() for word in re.findall(r"\w+", entry.text)}
+    groups = []
+    for climb in sorted(_climbs(), key=lambda each: measured.problem_of(each).flops):
+        rows = [(name, _ms(of.median_ms), _half(of)) for name, of in measured.timings(climb).items() if name in words]
+        if rows:
+            groups.append((f"{written(measured.problem_of(climb))}, measured: {climb.label}", rows))
+    return "\n".join(columns.grouped(("", "median ms", "middle half of the samples"), groups))
 
 
 def _tiles() -> Record:
@@ -112,28 +158,63 @@ def _tiles() -> Record:
     return recording.carry_out(plan, Backend("emulator", emulator, "an exercise"))
 
 
-def _timed(new: str, old: str, purpose: Gemm, observed: Gemm, verdict: str) -> Entry:
-    """An entry on two rungs that an H200 timed: what they are for, and the problem that the writer quotes."""
-    climb = _climb(observed, new, old)
-    before, after = (climb.runs[name, observed] for name in (old, new))
+def _climbs() -> list[records.Record]:
+    """The newest shipped climb of each card at each problem."""
+    problems = dict.fromkeys(map(measured.problem_of, records.shipped()))
+    return [climb for problem in problems for climb in measured.shipped((), problem)]
+
+
+def _gains() -> list[Gain]:
+    return [
+        Gain(climb.card, measured.problem_of(climb), new, old, timed[new], timed[old])
+        for climb in _climbs()
+        for timed in [{name: of for name, of in measured.timings(climb).items() if name != "cuBLAS"}]
+        for new, old in itertools.permutations(timed, 2)
+        if timed[new].median_ms < timed[old].median_ms
+    ]
+
+
+def _within_noise(gains: Sequence[Gain]) -> Entry | None:
+    """The most tempting of the gains that are none: at the largest problem the largest."""
+    found = [gain for gain in gains if gain.beyond_noise is False]
+    gain = max(found, key=lambda each: (each.problem.flops, each.share), default=None)
+    return gain and _entry(gain, gain, "within noise")
+
+
+def _beyond_noise(gains: Sequence[Gain]) -> Entry | None:
+    """The smallest of the gains that are beyond noise and more than a submission that differs."""
+    found = [gain for gain in gains if gain.beyond_noise and gain.after.median_ms > SUBMISSION_MS]
+    gain = min(found, key=lambda each: each.share, default=None)
+    return gain and _entry(gain, gain, "honest")
+
+
+def _elsewhere(gains: Sequence[Gain]) -> Entry | None:
+    """A gain of rung 4 at the largest problem, for the smallest one, where rung 3 is the faster one."""
+    beyond = sorted((gain for gain in gains if gain.beyond_noise), key=lambda each: each.problem.flops)
+    observed = next((each for each in reversed(beyond) if (each.new, each.old) == LARGER_TILES), None)
+    slower = (each for each in beyond if (each.old, each.new) == LARGER_TILES and observed)
+    there = next((each for each in slower if each.card == observed.card), None)
+    return there and _entry(observed, there, "another problem")
+
+
+def _entry(observed: Gain, there: Gain, verdict: str) -> Entry:
+    """An entry that quotes a gain, and is for the problem of the other, at which the same two rungs were timed."""
     text = (
-        f"{new} in place of {old}; for {written(purpose)}, on an H200. Expected: faster. Observed: median "
-        f"{MEASURED[0].text(after)} ms in place of {MEASURED[0].text(before)} ms at {written(observed)}. Kept."
+        f"{observed.new} in place of {observed.old}; for {written(there.problem)} ({there.card}). Expected: faster. "
+        f"Observed: median {_ms(observed.after.median_ms)} ms in place of {_ms(observed.before.median_ms)} ms at "
+        f"{written(observed.problem)}. Kept."
     )
-    there = _climb(purpose, new, old)
-    halves = (f"{name} {_middle_half(there, name, purpose)} ms" for name in (old, new))
-    return Entry(text, verdict, f"middle half of the samples at {written(purpose)}: {', '.join(halves)}")
+    halves = f"{there.old} {_half(there.before)} ms, {there.new} {_half(there.after)} ms"
+    return Entry(text, verdict, f"middle half of the samples at {written(there.problem)}: {halves}")
 
 
-def _climb(problem: Gemm, *rungs: str) -> Record:
-    """The newest shipped climb of an H200 that timed these rungs at a problem."""
-    found = measured.shipped([rung(name) for name in rungs], problem)
-    return recorded.of_climb(next(each for each in found if each.card == "NVIDIA H200"))
+def _half(timed: Timing) -> str:
+    half = recorded.middle_half(timed.samples_ms)
+    return " to ".join(map(_ms, half)) if half else "-"
 
 
-def _middle_half(record: Record, name: str, problem: Gemm) -> str:
-    low, high = recorded.middle_half(record.runs[name, problem]["timing"]["samples_ms"])
-    return f"{low:.4g} to {high:.4g}"
+def _ms(milliseconds: float) -> str:
+    return columns.significant(milliseconds, 4)
 
 
 def _in_words(value: Any) -> str:
@@ -142,7 +223,11 @@ def _in_words(value: Any) -> str:
     return "-" if value is None else value
 
 
+def _says(said: Any, verdict: str) -> bool:
+    return isinstance(said, str) and said == verdict
+
+
 def _refusal(name: str, said: Any) -> str:
-    if said not in FAULTS:
-        return f"{name}: {said!r} is none of {', '.join(map(repr, FAULTS))}"
+    if not any(_says(said, fault) for fault in FAULTS):
+        return f"{name}: {shown(said)} is none of {', '.join(map(repr, FAULTS))}"
     return f"{name}: not {said!r}; {entries()[name].evidence}"
