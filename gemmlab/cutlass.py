@@ -23,6 +23,8 @@ CURE = "install its headers, in gemmlab's own folder, with: .venv/bin/python -m 
 
 SOURCE = r"""
 #include <cutlass/cutlass.h>
+#undef CUDA_STD_HEADER  // it names a folder of CUDA 13 alone; CuPy brings the same headers without that folder
+#define CUDA_STD_HEADER(header) <cuda/std/header>
 #include <cutlass/epilogue/thread/linear_combination.h>
 #include <cutlass/gemm/kernel/default_gemm.h>
 #include <cutlass/gemm/threadblock/threadblock_swizzle.h>
@@ -131,8 +133,6 @@ def kernel(setting: Simt) -> Kernel:
     }
     # CUDA's own headers too, which CuPy looks for elsewhere than gemmlab does.
     cuda = [folder for name in ("cudart", "cccl") if (folder := pathfinder.find_nvidia_header_directory(name))]
-    # CUTLASS writes <cccl/cuda/std/...> for CUDA 13: it looks for the folder beside the one that is found.
-    beside = [str(Path(folder).parent) for folder in cuda if Path(folder).name == "cccl"]
     return Kernel(
         SOURCE,
         "gemm_cutlass",
@@ -140,7 +140,7 @@ def kernel(setting: Simt) -> Kernel:
             "-std=c++17",
             "-default-device",  # some constexpr functions of the headers name no side
             "-w",
-            *(f"-I{folder}" for folder in (headers(), *cuda, *beside)),
+            *(f"-I{folder}" for folder in (headers(), *cuda)),
             *(f"-D{name}={value}" for name, value in macros.items()),
         ),
         lambda problem: _geometry(setting, problem),
