@@ -5,19 +5,20 @@ A file is {"environment": {...}, "measurements": [...]}, with every field of the
 
 import dataclasses
 import json
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from gemmlab import columns, records, schema
-from gemmlab.columns import Column
 from gemmlab.gemm import Gemm
 from gemmlab.schema import Nullable
 from gemmlab.sensors import Reading
 from gemmlab.timing import Timing
 
 SHIPPED = Path(__file__).parent / "data" / "measuring"
+WIDTH = 100  # characters of a line, which JupyterLab shows on a laptop without breaking it
 COMMAND = "python benchmarks/measuring.py gemmlab/data/measuring/CARD.json"
 
 READING = {
@@ -99,22 +100,25 @@ def newest(experiment: str, folder: Path) -> Findings | None:
 
 
 def table(findings: Findings | None, experiment: str) -> str:
-    """Return an experiment as text, a line a measurement; where there is none, a dash and the command that makes it."""
+    """Return an experiment as text, a row a measurement, under each kernel and size, and how they were timed; where
+    there is none, a dash and the command that makes it.
+    """
     if findings is None or not findings.of(experiment):
         return f"{experiment}: -\nNobody has measured this here. On a machine with an NVIDIA GPU:\n{COMMAND}"
     seen = findings.environment
     rows = findings.of(experiment)
-    remarks = [f"{each.kernel}, {each.label}: {remark}" for each in rows for remark in each.timing.remarks]
-    title = f"measured: {findings.label}, driver {seen['driver']}, CUDA {seen['cuda']}"
-    return "\n".join([title, *columns.lines(COLUMNS, rows), *remarks])
+    title = f"measured: {findings.label}, driver {seen['driver']}, CUDA {seen['cuda']}; float32"
+    names = dict.fromkeys(map(_name, rows))
+    groups = [(name, [_cells(row) for row in rows if _name(row) == name]) for name in names]
+    how = dict.fromkeys([*(_how(row.timing) for row in rows), LEGEND])
+    remarks = [f"{_name(row)}, {row.label}: {remark}" for row in rows for remark in row.timing.remarks]
+    lines = (textwrap.fill(line, WIDTH, subsequent_indent="  ") for line in (*how, *remarks))
+    return "\n".join([title, *columns.grouped(HEADERS, groups), *lines])
 
 
 def samples(findings: Findings, experiment: str) -> dict[str, Sequence[float]]:
     """Return the samples in milliseconds of each measurement of an experiment, by kernel, size and label."""
-    return {
-        f"{each.kernel}, {_size(each.problem)}\n{each.label}": each.timing.samples_ms
-        for each in findings.of(experiment)
-    }
+    return {f"{_name(each)}\n{each.label}": each.timing.samples_ms for each in findings.of(experiment)}
 
 
 def _as_data(measurement: Measurement) -> dict[str, Any]:
@@ -135,26 +139,31 @@ def _reading(data: Mapping[str, Any] | None) -> Reading | None:
     return None if data is None else Reading(**data | {"slowed_by": tuple(data["slowed_by"])})
 
 
-def _size(problem: Gemm) -> str:
-    return f"{problem.M} x {problem.N} x {problem.K}"
+def _name(measurement: Measurement) -> str:
+    problem = measurement.problem
+    return f"{measurement.kernel}, {problem.M} x {problem.N} x {problem.K}"
 
 
-def _clocks(measurement: Measurement) -> str:
-    clocks = [each.sm_mhz for each in measurement.timing.readings if each and each.sm_mhz is not None]
-    return f"{min(clocks)} to {max(clocks)}" if clocks else "-"
+LEGEND = "samples: how many, x launches in each; clock of the multiprocessors and most power while they ran"
+HEADERS = ("", "median ms", "min to max ms", "samples", "SM MHz", "watts")
 
 
-def _watts(measurement: Measurement) -> str:
-    watts = [each.watts for each in measurement.timing.readings if each and each.watts is not None]
-    return f"{max(watts):.0f}" if watts else "-"
+def _cells(measurement: Measurement) -> tuple[str, ...]:
+    timing = measurement.timing
+    readings = [reading for reading in timing.readings if reading]
+    clocks = [reading.sm_mhz for reading in readings if reading.sm_mhz is not None]
+    watts = [reading.watts for reading in readings if reading.watts is not None]
+    median, least, most = (columns.significant(ms, 4) for ms in (timing.median_ms, timing.min_ms, timing.max_ms))
+    return (
+        measurement.label,
+        median,
+        f"{least} to {most}",
+        f"{len(timing.samples_ms)} x {timing.batch}",
+        " to ".join(dict.fromkeys(map(str, (min(clocks), max(clocks))))) if clocks else "-",
+        f"{max(watts):.0f}" if watts else "-",
+    )
 
 
-COLUMNS = (
-    Column("", "kernel", lambda row: row.kernel),
-    Column("", "M x N x K", lambda row: _size(row.problem)),
-    Column("", "label", lambda row: row.label),
-    Column(" measured ", "median ms", lambda row: f"{row.timing.median_ms:.4g}"),
-    Column(" measured ", "min to max ms", lambda row: f"{row.timing.min_ms:.4g} to {row.timing.max_ms:.4g}"),
-    Column(" measured ", "SM clock MHz", _clocks),
-    Column(" measured ", "most watts", _watts),
-)
+def _how(timing: Timing) -> str:
+    before = f"{timing.warmup} {'launch' if timing.warmup == 1 else 'launches'}" if timing.warmup else "no launch"
+    return f"timed by {timing.boundary}; {timing.cache}, after {before}"

@@ -9,7 +9,7 @@ from gemmlab import measurements
 from gemmlab.gemm import Gemm
 from gemmlab.measurements import Findings, Measurement
 from gemmlab.sensors import Reading
-from gemmlab.timing import FLUSHED, WARM, Timing
+from gemmlab.timing import FLUSHED, GRAPH, WARM, Timing
 
 ENVIRONMENT = {
     "card": "NVIDIA H200",
@@ -72,16 +72,36 @@ def test_the_newest_file_that_holds_an_experiment_is_taken(tmp_path):
     assert measurements.newest("L2", tmp_path / "nowhere") is None
 
 
-def test_a_table_names_card_and_date_over_medians_extremes_clocks_and_watts():
+def test_a_table_names_card_and_date_over_medians_extremes_clocks_and_watts_and_says_how_they_were_timed():
     lines = measurements.table(FOUND, "L2").splitlines()
-    assert lines[0] == "measured: NVIDIA H200, 2026-11-30, driver 580.1, CUDA 13.0"
-    warm, flushed = lines[3:5]
-    assert warm.split() == "warp_tiles 64 x 32 x 16 warm L2 2 1 to 4 1410 to 1980 700".split()
-    assert flushed.split() == "warp_tiles 64 x 32 x 16 flushed L2 8.5 8 to 9 - -".split()
+    assert lines[0] == "measured: NVIDIA H200, 2026-11-30, driver 580.1, CUDA 13.0; float32"
+    kernel, warm, flushed = lines[2:5]
+    assert kernel == "warp_tiles, 64 x 32 x 16"
+    assert warm.split() == "warm L2 2.000 1.000 to 4.000 3 x 5 1410 to 1980 700".split()
+    assert flushed.split() == "flushed L2 8.500 8.000 to 9.000 2 x 2 - -".split()
     assert lines[5:] == [
-        "warp_tiles, warm L2: throttled in 1 of 3 samples: power cap",
-        "warp_tiles, warm L2: the clock moved between 1410 and 1980 MHz",
+        "timed by events; warm L2, after 3 launches",
+        "timed by events; flushed L2, after 3 launches",
+        measurements.LEGEND,
+        "warp_tiles, 64 x 32 x 16, warm L2: throttled in 1 of 3 samples: power cap",
+        "warp_tiles, 64 x 32 x 16, warm L2: the clock moved between 1410 and 1980 MHz",
     ]
+
+
+def test_measurements_stand_under_their_kernel_and_size_a_steady_clock_as_one_number():
+    steady = replace(WARM_TIMING, warmup=1, readings=(Reading(1980, 3201, 60, 500.0, ()),) * 3)
+    rows = [Measurement("values", name, "zeros", Gemm(8, 8, 8), steady) for name in ("cuBLAS", "warp_tiles", "cuBLAS")]
+    lines = measurements.table(Findings(ENVIRONMENT, tuple(rows)), "values").splitlines()
+    assert [line.split(",")[0] for line in lines if not line.startswith(" ")][1:3] == ["cuBLAS", "warp_tiles"]
+    assert [line.split() for line in lines].count("zeros 2.000 1.000 to 4.000 3 x 5 1980 500".split()) == 3
+    assert "timed by events; warm L2, after 1 launch" in lines
+
+
+def test_no_line_of_a_table_is_wider_than_jupyterlab_shows_unbroken():
+    widest = Timing((0.00012346, 0.0098765), 10_000, 3, FLUSHED, GRAPH, (SLOWED, Reading(1980, 3201, 60, 1000.0, ())))
+    row = Measurement("L2", "register_tiles_2d", GRAPH, Gemm(16384, 16384, 16384), widest)
+    table = measurements.table(Findings(ENVIRONMENT, (row,)), "L2")
+    assert "throttled" in table and max(map(len, table.splitlines())) <= 100
 
 
 def test_what_nobody_measured_is_a_dash_and_the_command_that_measures_it():
