@@ -16,8 +16,9 @@ longer. `levels` has another reading, of what is requested with no cache and no 
 - FMA: a lane for each FMA of the product.
 
 The last three are bounds of a card that does not pass its published clock. The multiprocessor with the most blocks ends
-last, which they count in (`roofline.busy`). Left out are latency, too few warps to hide it, launches, spills, which PTX
-does not show, and everything that two levels do in turn.
+last, which they count in (`roofline.busy`): with the blocks that no edge of C cuts, for a cut one may need less. Left
+out are latency, too few warps to hide it, launches, spills, which PTX does not show, and everything that two levels do
+in turn.
 """
 
 from bisect import bisect_right
@@ -45,12 +46,13 @@ CARRIES = {"bytes": 1, "wavefronts": WAVEFRONT}  # bytes, by the unit of a level
 
 @dataclass(frozen=True)
 class Counts:
-    """What a launch needs at least: blocks, warp-wide FMAs of the product, requests to global and shared memory,
-    wavefronts of L1 and shared memory, and sectors that blocks reach. No level is charged with `requested`, the bytes
-    that lanes ask global memory for, a byte again for every lane.
+    """What a launch needs at least: blocks, of which no edge of C cuts `uncut`, warp-wide FMAs of the product, requests
+    to global and shared memory, wavefronts of L1 and shared memory, and sectors that blocks reach. No level is charged
+    with `requested`, the bytes that lanes ask global memory for, a byte again for every lane.
     """
 
     blocks: int
+    uncut: int
     fmas: int
     requests: int
     wavefronts: int
@@ -60,7 +62,7 @@ class Counts:
 
 @dataclass(frozen=True)
 class Level:
-    """One level: `amount` of `unit`, of which the card does `rate` a second where all of it is `busy`, a share.
+    """One level: `amount` of `unit`, of which the whole card does `rate` a second, and a kernel the share `busy` of it.
 
     `holds` says whether its time is a bound; where it does not, a run may be faster.
     """
@@ -126,7 +128,7 @@ def bounds(counted: Counts, problem: Gemm, card: GPU, cache: str = WARM) -> Boun
     """
     limits = architecture(card.architecture)
     crossing = roofline.dram_bytes(problem, card.l2_bytes, flushed=cache == FLUSHED)
-    busy = roofline.busy(counted.blocks, card.multiprocessors)
+    busy = _busy(counted, card.multiprocessors)
     wavefronts_a_cycle = limits.shared_bytes_per_cycle / WAVEFRONT
     seen = card.measured
     L2 = [Level("L2", "bytes", roofline.moved_bytes(counted.sectors), seen.l2_bandwidth, holds=False)] if seen else []
@@ -172,7 +174,8 @@ def counts(kernel: Kernel, problem: Gemm, progress: Callable[[float], object] = 
         seen = astuple(_traced(kernel, replace(problem, M=M, N=N, K=K)))
         totals = [total + prod(weights) * each for total, each in zip(totals, seen, strict=True)]
         progress(1 / len(samples))
-    counted, blocks = replace(Counts(*totals), fmas=_fmas(problem)), _blocks(kernel, problem)
+    counted = replace(Counts(*totals), fmas=_fmas(problem), uncut=_uncut(kernel, problem))
+    blocks = _blocks(kernel, problem)
     if counted.blocks != blocks:
         raise ValueError(
             f"{problem.M} x {problem.N} x {problem.K} takes {blocks} blocks, but its parts of {rows} x {columns} come "
@@ -181,8 +184,22 @@ def counts(kernel: Kernel, problem: Gemm, progress: Callable[[float], object] = 
     return counted
 
 
+def _busy(counted: Counts, multiprocessors: int) -> float:
+    """The share of the multiprocessors' time that blocks fill at most, an uncut one needing no less than the average.
+
+    Any multiprocessor may have the cut ones, so the fullest is sure of its share of the uncut ones alone.
+    """
+    return min(1.0, roofline.busy(counted.uncut, multiprocessors) * counted.blocks / counted.uncut)
+
+
 def _blocks(kernel: Kernel, problem: Gemm) -> int:
     return prod(launch.geometry(kernel, problem).grid)
+
+
+def _uncut(kernel: Kernel, problem: Gemm) -> int:
+    """The blocks whose tile lies inside C; along a side that is shorter than a tile all are alike, and count."""
+    tiles = (max(1, getattr(problem, side) // _edge(kernel, problem, side)) for side in ("M", "N"))
+    return prod(tiles) * _blocks(kernel, replace(problem, M=1, N=1))
 
 
 def _edge(kernel: Kernel, problem: Gemm, side: str) -> int:
@@ -226,6 +243,7 @@ def _traced(kernel: Kernel, problem: Gemm) -> Counts:
     asked = sum(each.requests for each in far if each.op != "cp.async.global")
     return Counts(
         blocks=prod(submitted.geometry.grid),
+        uncut=_uncut(kernel, problem),
         fmas=_fmas(problem),
         requests=merged.requests + asked,
         wavefronts=merged.wavefronts + reach.wavefronts,

@@ -12,7 +12,7 @@ from gemmlab.gpus import architecture, gpu
 from gemmlab.hierarchy import Bounds, Level
 from gemmlab.ladder import rung
 from gemmlab.launch import Kernel
-from gemmlab.measured import card, timed
+from gemmlab.measured import timed
 from gemmlab.records import Record
 
 WIDTH = 105  # characters of a line
@@ -44,10 +44,11 @@ class Held:
 def against(record: Record) -> tuple[Held, ...]:
     """Return each timed rung of a record beside its bounds. Raises ValueError for a card with no known ceilings."""
     on = gpu(record.card or "")
+    alpha, beta, cache = (record.conditions[name] for name in ("alpha", "beta", "cache"))
     return tuple(
         Held(
             name,
-            hierarchy.of(launch.of(rung(name), row["tile"]), Gemm(*row["shape"]), on, record.conditions["cache"]),
+            hierarchy.of(launch.of(rung(name), row["tile"]), Gemm(*row["shape"], alpha, beta), on, cache),
             statistics.median(row["milliseconds"]),
             min(row["milliseconds"]),
         )
@@ -56,14 +57,14 @@ def against(record: Record) -> tuple[Held, ...]:
 
 
 def recorded(kernel: Kernel, bounds: Bounds) -> Timed | None:
-    """Return the time that a shipped record has of this very source, tile, shape, card and cache, else None."""
+    """Return the newest time that a shipped record has of this very source, tile, shape, card and cache, else None."""
     problem = bounds.problem
-    for record in records.shipped():
+    for record in sorted(records.shipped(), key=lambda each: each.date, reverse=True):
         for row in timed(record).values():
             same = launch.of(rung(row["name"]), row["tile"])
             if (
                 row["shape"] == [problem.M, problem.N, problem.K]
-                and bounds.card.name == card(record).name
+                and record.card in (bounds.card.name, *bounds.card.device_names)
                 and bounds.cache == record.conditions["cache"]
                 and (problem.alpha, problem.beta) == (record.conditions["alpha"], record.conditions["beta"])
                 and (same.source, same.options) == (kernel.source, kernel.options)
@@ -137,8 +138,9 @@ def _notes(bounds: Bounds) -> Iterator[str]:
     """What the bound comes to, and whence its rates are."""
     on, known = bounds.card, architecture(bounds.card.architecture)
     yield (
-        f"so at least {1e3 * bounds.seconds:.4g} ms, at most {bounds.speed / 1e12:.3g} TFLOP/s; the blocks keep "
-        f"{bounds.levels[-1].busy:.1%} of the multiprocessors busy"
+        f"so at least {1e3 * bounds.seconds:.4g} ms, at most {bounds.speed / 1e12:.3g} TFLOP/s; blocks keep at most "
+        f"{bounds.levels[-1].busy:.1%} of the multiprocessors busy (wave quantization), and levels on the chip do that "
+        "share of their rate"
     )
     yield f"DRAM: the published rate, and what L2 cannot keep between launches ({bounds.cache}); {on.source}"
     if on.measured:

@@ -87,7 +87,7 @@ def test_a_kernel_with_a_hazard_is_refused_with_the_hazard():
 
 
 def test_levels_charge_counts_against_what_a_card_can_do():
-    counted = Counts(blocks=132, fmas=10**6, requests=10**6, wavefronts=10**6, sectors=10**6, requested=0)
+    counted = Counts(blocks=132, uncut=132, fmas=10**6, requests=10**6, wavefronts=10**6, sectors=10**6, requested=0)
     bounds = hierarchy.bounds(counted, CUBE, H200)
     cycles = 132 * 66.9e12 / (2 * 132 * 128)  # a second, of all multiprocessors
     assert [each.name for each in bounds.levels] == ["DRAM", "L2", "L1 and shared", "issue", "FMA"]
@@ -101,14 +101,36 @@ def test_levels_charge_counts_against_what_a_card_can_do():
 
 
 def test_a_block_more_than_multiprocessors_takes_on_chip_levels_twice_as_long():
-    counted = Counts(blocks=133, fmas=133, requests=0, wavefronts=133, sectors=133, requested=0)
-    one, two = (hierarchy.bounds(replace(counted, blocks=n, fmas=n, wavefronts=n), CUBE, H200) for n in (132, 133))
+    counted = Counts(blocks=133, uncut=133, fmas=133, requests=0, wavefronts=133, sectors=133, requested=0)
+    one, two = (
+        hierarchy.bounds(replace(counted, blocks=n, uncut=n, fmas=n, wavefronts=n), CUBE, H200) for n in (132, 133)
+    )
     assert level(two, "FMA").seconds == pytest.approx(2 * level(one, "FMA").seconds)
     assert level(two, "L1 and shared").seconds == pytest.approx(2 * level(one, "L1 and shared").seconds)
 
 
+def test_blocks_that_the_edge_cuts_are_not_waited_for_as_they_may_need_less():
+    # 11 x 12 blocks of 32 x 4 outputs lie inside C, one for each multiprocessor; the edge cuts 11 more, of which one
+    # warp of four works. Any 11 multiprocessors may take these too, and the bound is that of an even share.
+    bounds = hierarchy.of(launch.of(rung("naive")), Gemm(352, 49, 512), H200)
+    warps = 4 * 132 + 11
+    assert level(bounds, "L1 and shared").amount == 33 * 512 * warps
+    assert level(bounds, "L1 and shared").seconds == pytest.approx(33 * 512 * warps / (132 * 1.98e9), rel=1e-3)
+    assert hierarchy.counts(launch.of(rung("naive")), Gemm(352, 49, 512)).uncut == 132
+
+
+def test_blocks_of_a_side_shorter_than_a_tile_are_all_alike_and_waited_for():
+    # 64 x 128 outputs a block: 33 blocks in a row, each with one row of C, for 132 multiprocessors
+    counted = hierarchy.counts(launch.of(rung("vectorized")), Gemm(1, 33 * 128, 64))
+    assert (counted.blocks, counted.uncut) == (33, 33)
+    bounds = hierarchy.bounds(counted, Gemm(1, 33 * 128, 64), H200)
+    assert [each.busy for each in bounds.levels] == [1, 1, 0.25, 0.25, 0.25]
+    # one FMA for each of 33 x 128 outputs and 64 steps, 128 a cycle on each of 33 multiprocessors
+    assert level(bounds, "FMA").seconds == pytest.approx(64 / 1.98e9, rel=1e-3)
+
+
 def test_a_turing_card_starts_two_warps_of_fmas_a_cycle_and_its_L2_is_not_known():
-    counted = Counts(blocks=40, fmas=10**6, requests=0, wavefronts=0, sectors=0, requested=0)
+    counted = Counts(blocks=40, uncut=40, fmas=10**6, requests=0, wavefronts=0, sectors=0, requested=0)
     bounds = hierarchy.bounds(counted, CUBE, GPUS["T4"])
     assert [each.name for each in bounds.levels] == ["DRAM", "L1 and shared", "issue", "FMA"]
     assert level(bounds, "FMA").seconds == pytest.approx(2 * level(bounds, "issue").seconds)
@@ -122,21 +144,25 @@ def test_no_sample_of_the_h200_is_faster_than_the_bound(record):
         assert 1e3 * row.bounds.seconds < row.shortest_ms, row.rung
 
 
-@pytest.mark.parametrize("size", [4095, 4097])
-def test_no_sample_at_a_size_that_no_tile_divides_is_faster_than_the_bound(size):
-    (record,) = (each for each in records.shipped() if each.rungs[0]["shape"][0] == size)
-    some = tuple(row for row in record.rungs if row["name"] in ("shared_tiles", "vectorized"))
-    rows = hierarchy_table.against(replace(record, rungs=some))
-    assert len(rows) == 2
-    for row in rows:
-        assert 1e3 * row.bounds.seconds < row.shortest_ms, row.rung
+@pytest.mark.parametrize(
+    ("record", "row"),
+    [
+        pytest.param(record, row, id=f"{row['shape'][0]}-{row['name']}")
+        for record in records.shipped()
+        if record not in OF_WHOLE_TILES
+        for row in record.rungs
+    ],
+)
+def test_no_sample_at_a_size_that_no_tile_divides_is_faster_than_the_bound(record, row):
+    (held,) = hierarchy_table.against(replace(record, rungs=(row,)))
+    assert 1e3 * held.bounds.seconds < held.shortest_ms
 
 
 THIN = Gemm(1, 16896, 512)  # 33.1 MiB of B, and little more: an H200's L2 holds it
 
 
 def test_what_a_warm_l2_holds_need_not_cross_dram_and_after_a_flush_it_must():
-    counted = Counts(blocks=132, fmas=THIN.flops // 64, requests=0, wavefronts=0, sectors=0, requested=0)
+    counted = Counts(blocks=132, uncut=132, fmas=THIN.flops // 64, requests=0, wavefronts=0, sectors=0, requested=0)
     warm, flushed = (hierarchy.bounds(counted, THIN, H200, cache) for cache in (WARM, FLUSHED))
     assert level(warm, "DRAM").seconds == 0 and warm.binding.name == "issue"
     assert warm.intensity(level(warm, "DRAM")) == warm.allowed(level(warm, "DRAM")) == inf
@@ -146,7 +172,7 @@ def test_what_a_warm_l2_holds_need_not_cross_dram_and_after_a_flush_it_must():
 
 
 def test_l2_never_binds_for_its_charge_and_its_rate_may_both_be_passed():
-    counted = Counts(blocks=132, fmas=1, requests=0, wavefronts=1, sectors=10**9, requested=0)
+    counted = Counts(blocks=132, uncut=132, fmas=1, requests=0, wavefronts=1, sectors=10**9, requested=0)
     bounds = hierarchy.bounds(counted, THIN, H200)
     assert max(bounds.levels, key=lambda each: each.seconds).name == "L2" != bounds.binding.name
 
@@ -159,9 +185,9 @@ def test_the_bound_is_within_twice_the_measured_time_of_every_rung_at_4096():
 
 def test_the_naive_kernel_is_bound_by_33_wavefronts_a_step_and_measured_so():
     (row, *_) = hierarchy_table.against(AT_4096)
-    # 33 cycles for each of 4096^3 / 32 warp steps, over 132 multiprocessors at 1.98 GHz: 271.2 ms, and 271.9 measured
+    # 33 cycles for each of 4096^3 / 32 warp steps, over 132 multiprocessors at 1.98 GHz: 271.2 ms
     assert 1e3 * row.bounds.seconds == pytest.approx(33 * FMAS / (132 * 1.98e9) * 1e3, rel=1e-3)
-    assert row.ratio == pytest.approx(1, rel=0.01)
+    assert row.ratio == pytest.approx(1, rel=0.05)
 
 
 def test_the_model_names_shared_memory_until_2d_register_tiles_and_issue_from_there_on():
@@ -214,3 +240,33 @@ def test_l1_is_counted_in_wavefronts_and_the_two_peaks_are_told_apart():
     # 52 wavefronts for each of 32 x 128^2 warps and 128 chunks; one a cycle of 132 multiprocessors at 1.98 GHz
     assert line.split()[3:6] == ["wavefronts", f"{52 * 32 * 128**2 * 128:,}", "2.613e+11"]
     assert "published 66.9 TFLOP/s" in text and "not the 61.7 TFLOP/s that were measured" in text
+
+
+def test_the_bounds_of_a_record_are_of_its_alpha_and_beta():
+    rows = tuple(row for row in AT_4096.rungs if row["name"] == "shared_tiles")
+    scaled = replace(AT_4096, rungs=rows, conditions={**AT_4096.conditions, "beta": 1.0})
+    (plain,), (read_too,) = (hierarchy_table.against(replace(each, rungs=rows)) for each in (AT_4096, scaled))
+    # a wavefront for each warp that reads its 32 outputs of C
+    assert level(read_too.bounds, "L1 and shared").amount - level(plain.bounds, "L1 and shared").amount == 4096**2 // 32
+
+
+def test_a_time_is_the_newest_of_its_card_and_none_is_taken_from_a_card_that_is_not_known(monkeypatch):
+    rows = tuple(row for row in AT_4096.rungs if row["name"] == "naive")
+    older, newer, foreign = (
+        replace(AT_4096, card=card, date=date, rungs=({**rows[0], "milliseconds": [ms]},))
+        for card, date, ms in (
+            ("NVIDIA H200", "2026-01-01", 301.0),
+            ("NVIDIA H200", "2026-01-02", 302.0),
+            ("NVIDIA Imaginary 9", "2026-01-03", 303.0),
+        )
+    )
+    kernel = launch.of(rung("naive"), rows[0]["tile"])
+    bounds = hierarchy.of(kernel, CUBE, H200)
+    monkeypatch.setattr(records, "shipped", lambda: (newer, older, foreign))
+    assert hierarchy_table.recorded(kernel, bounds).milliseconds == 302.0
+    monkeypatch.setattr(records, "shipped", lambda: (foreign,))
+    assert hierarchy_table.recorded(kernel, bounds) is None
+
+
+def test_records_of_sizes_on_both_sides_of_a_tile_are_shipped():
+    assert {4095, 4097} <= {record.rungs[0]["shape"][0] for record in records.shipped()}
