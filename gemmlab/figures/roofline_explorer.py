@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import ipywidgets
 
 from gemmlab import hierarchy, hierarchy_table
+from gemmlab.columns import significant
 from gemmlab.figures import controls, hierarchy_figures, roofline_figures
 from gemmlab.gemm import Gemm
-from gemmlab.gpus import GPUS, gpu
+from gemmlab.gpus import ARCHITECTURES, GPUS, KIB, gpu
 from gemmlab.launch import Kernel
 from gemmlab.measured import roofs
 from gemmlab.roofline import Reading, read
@@ -54,20 +55,30 @@ def report(reading: Reading, under: Ceilings) -> str:
     return "\n".join(
         (
             f"model, to be falsified: {problem.M} x {problem.N} x {problem.K}, {kernel}",
-            f"ceilings       {under.name}: {under.bandwidth / 1e9:,.0f} GB/s, {under.peak / 1e12:.4g} TFLOP/s; "
+            f"ceilings       {under.name}: {reading.bandwidth / 1e9:,.10g} GB/s, {reading.peak / 1e12:,.10g} TFLOP/s; "
             f"{under.source}",
-            f"FLOPs          {problem.flops / 1e9:.3f} GFLOP",
-            f"requested      Q = {requested.bytes / 1e9:.3f} GB: A {requested.A:,}, B {requested.B:,}, "
+            f"FLOPs          {significant(problem.flops / 1e9, 4)} GFLOP",
+            f"requested      Q = {significant(requested.bytes / 1e9)} GB: A {requested.A:,}, B {requested.B:,}, "
             f"C {requested.C:,} floats",
-            f"intensity      AI = {reading.intensity:.3f} FLOP/B; the ridge is at {reading.ridge:.3f}",
-            f"shared memory  {reading.shared_bytes / 1024:.3f} KiB a block",
-            f"memory bound   {bound.memory * 1e3:.4f} ms",
-            f"compute bound  {bound.compute * 1e3:.4f} ms",
-            f"so at least    {bound.seconds * 1e3:.4f} ms, by {bound.limited_by}: at most {reading.speed / 1e12:.3g} "
-            "TFLOP/s",
+            f"intensity      AI = {reading.intensity:.3f} FLOP/B; the ridge is at {significant(reading.ridge, 5)}",
+            f"shared memory  {reading.shared_bytes / KIB:,.3f} KiB a block{_past_all(reading.shared_bytes)}",
+            f"memory bound   {_milliseconds(bound.memory)}",
+            f"compute bound  {_milliseconds(bound.compute)}",
+            f"so at least    {_milliseconds(bound.seconds)}, by {bound.limited_by}: "
+            f"at most {significant(reading.speed / 1e12)} TFLOP/s",
             "left out: caches, which make the real traffic of DRAM lower; occupancy, issue, barriers, launches",
         )
     )
+
+
+def _past_all(shared_bytes: int) -> str:
+    most = max(limits.shared_bytes_per_block_optin for limits in ARCHITECTURES.values())
+    return f": too much, as no known GPU gives one more than {most // KIB}" if shared_bytes > most else ""
+
+
+def _milliseconds(seconds: float) -> str:
+    """Tenths of a microsecond, or three digits of what is less than ten of them."""
+    return f"{seconds * 1e3:,.4f} ms" if seconds >= 1e-6 else f"{significant(seconds * 1e3, decimals=12)} ms"
 
 
 def shown(M: int, N: int, K: int, tile: int, card: str, bandwidth: float, peak: float) -> tuple[str, bytes]:
