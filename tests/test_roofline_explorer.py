@@ -2,6 +2,7 @@
 
 import html
 import os
+import statistics
 from dataclasses import replace
 from functools import lru_cache
 
@@ -12,7 +13,7 @@ import pytest
 from figure_texts import outside, overlapping
 from matplotlib.colors import to_rgba
 
-from gemmlab import climb, hierarchy, launch, nvrtc
+from gemmlab import climb, hierarchy, launch, measured, nvrtc, roofline, tuned
 from gemmlab.__main__ import main
 from gemmlab.backend import choose
 from gemmlab.commands import roofline_commands
@@ -140,7 +141,11 @@ def test_fifty_moves_between_kernels_compile_and_trace_each_once(monkeypatch):
 def test_the_levels_of_a_kernel_stand_beside_the_shipped_time_of_the_very_source():
     kernel = launch.of(rung("shared_tiles"))
     text, picture = roofline_explorer.levels_shown({"mine": kernel}, "mine", "H200", 4096, 4096, 4096)
-    assert "measured: 15.03 ms, 1.12 times the bound; NVIDIA H200, 2026-11-30" in text
+    (record,) = (seen for seen in measured.shipped(RUNGS, CUBE) if seen.card == "NVIDIA H200")
+    taken = statistics.median(measured.timed(record)["shared_tiles"]["milliseconds"])
+    # 125 blocks on the fullest multiprocessor, 32 warps, 128 chunks, 52 wavefronts, one a cycle at 1.98 GHz
+    least = 1e3 * 125 * 32 * 128 * 52 / 1.98e9
+    assert f"measured: {taken:.4g} ms, {taken / least:.2f} times the bound; {record.label}" in text
     assert picture.startswith(b"\x89PNG")
 
 
@@ -182,13 +187,50 @@ def test_points_of_the_model_are_hollow_and_measured_ones_filled_at_the_same_int
     assert sorted(line.get_xdata()[0] for line in hollow) == sorted(line.get_xdata()[0] for line in filled)
     assert {round(line.get_ydata()[0], 2) for line in filled} == {round(CUBE.flops / 15.03e-3 / 1e12, 2)}
     assert len({line.get_marker() for line in hollow}) == len({line.get_color() for line in hollow}) == 3
-    labels = [text.get_text() for text in axis.figure.legends[0].get_texts()]
+    labels = [text.get_text() for text in axis.figure.legends[1].get_texts()]
     roofs = {f"{line.get_color()}": line for line in axis.lines if len(line.get_xdata()) == 400}
     for point in hollow:  # each lies on its own roof, which stands at the busy share
         roof = roofs[point.get_color()]
         on = np.interp(np.log(point.get_xdata()[0]), np.log(roof.get_xdata()), np.log(roof.get_ydata()))
         assert np.exp(on) == pytest.approx(point.get_ydata()[0], rel=1e-2)
-    assert labels[-2:] == ["model", "measured: NVIDIA H200, 2026-11-30"]
+    assert labels == ["model", "measured: NVIDIA H200, 2026-11-30"]
+
+
+def test_thin_matrices_lower_the_roofs_on_the_chip_alone_and_labels_say_by_how_much():
+    # C of 128 x 4096 is 2 x 32 blocks of 64 x 128, for 132 multiprocessors
+    bounds = hierarchy.of(launch.of(rung("vectorized")), Gemm(128, 4096, 4096), GPUS["H200"])
+    figure = hierarchy_figures.hierarchy("rung 5", bounds)
+    (axis,) = figure.axes
+    assert "keep at most 48.5% of the multiprocessors busy" in axis.get_title()
+    labels = [text.get_text() for text in figure.legends[0].get_texts()]
+    # 33.45 TB/s is 132 x 128 bytes x 1.98 GHz
+    assert labels == ["DRAM, 4.8 TB/s", "L2, 8.16 TB/s, no bound", "L1 and shared, 16.2 of 33.5 TB/s"]
+    assert "FMA 32.4 of 66.9" in [text.get_text() for text in axis.texts]
+    first = [line.get_ydata()[0] / line.get_xdata()[0] for line in axis.lines if len(line.get_xdata()) == 400]
+    assert first == pytest.approx([4.8, 8.16, 33.45 * 64 / 132], rel=1e-3)
+    highest = [line.get_ydata()[-1] for line in axis.lines if len(line.get_xdata()) == 400]
+    assert highest == pytest.approx([66.9 * 64 / 132] * 3)
+
+
+def test_a_card_that_is_kept_busy_has_its_whole_roofs():
+    bounds = hierarchy.of(launch.of(rung("naive")), CUBE, GPUS["H200"])
+    figure = hierarchy_figures.hierarchy("rung 0", bounds)
+    assert "busy" not in figure.axes[0].get_title()
+    assert figure.legends[0].get_texts()[-1].get_text() == "L1 and shared, 33.5 TB/s"
+
+
+def test_a_measured_point_at_its_bound_does_not_hide_the_point_of_the_model():
+    bounds = hierarchy.of(launch.of(rung("naive")), CUBE, GPUS["H200"])
+    (axis,) = hierarchy_figures.hierarchy("rung 0", bounds, Timed(1e3 * bounds.seconds * 1.002, "a run")).axes
+    sizes = {line.get_markerfacecolor(): line.get_markersize() for line in axis.lines if line.get_marker() == "^"}
+    assert sizes["white"] > max(size for face, size in sizes.items() if face != "white")
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (1, 4096, 4096), (128, 4096, 4096), (4096, 1, 64)])
+def test_no_two_texts_overlap_for_thin_matrices(shape):
+    bounds = hierarchy.of(launch.of(rung("naive")), Gemm(*shape), GPUS["H200"])
+    figure = hierarchy_figures.hierarchy("rung 0, naive", bounds)
+    assert overlapping(figure) == [] and outside(figure) == []
 
 
 @pytest.mark.parametrize("tile", [1, 2, 16, 128])
@@ -198,6 +240,33 @@ def test_no_two_texts_of_a_reading_overlap_or_leave_the_picture(card, tile):
     for shape in (CUBE, Gemm(1, 1024, 1024)):
         figure = roofline_figures.reading(under.name, read(shape, tile, under.bandwidth, under.peak))
         assert overlapping(figure) == [] and outside(figure) == []
+
+
+@pytest.mark.parametrize("tile", [1, 16, 1024])
+@pytest.mark.parametrize("bandwidth", roofline_explorer.RATES)
+@pytest.mark.parametrize("peak", roofline_explorer.RATES)
+def test_a_reading_of_the_least_and_most_ceilings_is_written_whole(bandwidth, peak, tile):
+    under = roofline_explorer.ceilings(OWN, bandwidth, peak)
+    reading = read(Gemm(1024, 1024, 1024), tile, under.bandwidth, under.peak)
+    figure = roofline_figures.reading(under.name, reading)
+    assert overlapping(figure) == [] and outside(figure) == []
+    text = roofline_explorer.report(reading, under)
+    assert f"{bandwidth:,.10g} GB/s, {peak:,.10g} TFLOP/s" in text
+    assert " 0 GB/s" not in text and " 0.0000 ms" not in text and "e+" not in text and "e-" not in text
+
+
+def test_a_reading_names_smaller_tiles_where_there_are_any():
+    for tile, others in ((1, []), (4, ["smaller tiles, powers of two"])):
+        (axis,) = roofline_figures.reading("a card", read(CUBE, tile, 1e12, 60e12)).axes
+        (first, *rest) = [text.get_text() for text in axis.get_legend().get_texts()]
+        assert first.startswith(f"T = {tile}: ") and rest == others
+
+
+def test_a_tile_too_large_for_every_gpu_is_said_to_be():
+    assert "more than 227" not in roofline_explorer.shown(64, 64, 64, 128, OWN, 1.0, 1.0)[0]
+    # 8 T^2 bytes
+    said = "2,048.000 KiB a block: too much, as no known GPU gives one more than 227"
+    assert said in roofline_explorer.shown(64, 64, 64, 512, OWN, 1.0, 1.0)[0]
 
 
 @pytest.fixture(scope="module")
@@ -255,7 +324,19 @@ def test_the_commands_print_and_draw(tmp_path, capsys):
             "--card H200 has ceilings of its own: leave out --bandwidth",
         ),
         (["roofline", "--card", "A100"], "did you mean A100 40GB or A100 80GB?"),
+        (["roofline", "--card", "A100"], "(or leave out --card, and give --bandwidth and --peak)"),
         (["roofline", "--card", "RTX 9999"], "no ceilings are known for GPU 'RTX 9999'"),
+        (["roofline", "--card", ""], "no ceilings are known for GPU ''"),
+        (["roofline", "--card", OWN], "no ceilings are known for GPU 'your own'"),
+        (
+            ["roofline", "--card", "H200", "--bandwidth", "5", "--peak", "6"],
+            "leave out --bandwidth and --peak, or --card",
+        ),
+        (["roofline", "--size", "0"], "M is 0, but must be at least 1"),
+        (["levels", "4", "--size", "0"], "M is 0, but must be at least 1"),
+        (["levels", "4", "--card", "A100"], "did you mean A100 40GB or A100 80GB?"),
+        (["levels", "4", "--plot", "x.bmp"], "x.bmp must end in one of .png, .svg, .pdf"),
+        (["levels", "4", "--plot", os.devnull + "/x.png"], "cannot be written"),
         (["roofline", "--plot", "a.txt"], "a.txt must end in one of .png, .svg, .pdf"),
         (["levels", "9"], "there is no rung '9'"),
         (["climb", "--plot", "figure"], "figure must end in one of"),
@@ -265,7 +346,7 @@ def test_the_commands_print_and_draw(tmp_path, capsys):
 def test_a_request_that_cannot_be_met_is_refused_before_anything_runs(arguments, said, capsys):
     assert main(arguments) == 2
     out, error = capsys.readouterr()
-    assert said in error and out == ""
+    assert said in error and out == "" and error.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -278,6 +359,7 @@ def test_a_request_that_cannot_be_met_is_refused_before_anything_runs(arguments,
         ("--bandwidth", "inf"),
         ("--bandwidth", "1e300"),
         ("--bandwidth", "1e-300"),
+        ("--bandwidth", "nan"),
     ],
 )
 def test_a_number_out_of_range_is_refused_by_its_option(option, value, capsys):
@@ -301,3 +383,45 @@ def test_a_figure_without_models_has_none_in_its_legend_and_no_marker_hides_anot
     assert [text.get_text() for text in axis.get_legend().get_texts()] == ["measured: a run"]
     below, above = (line.get_markersize() for line in axis.lines if line.get_marker() != "None")
     assert below > above
+
+
+def test_all_rungs_of_a_record_have_their_own_marker_and_label_and_no_label_hides_a_marker_or_leaves_the_axes():
+    (record,) = (seen for seen in measured.shipped(RUNGS, CUBE) if seen.card == "NVIDIA H200")
+    points, models = [], []
+    for each in RUNGS:
+        kernel, row = launch.of(each, measured.timed(record)[each.name]["tile"]), measured.timed(record)[each.name]
+        x = roofline.intensity(CUBE.flops, hierarchy.counts(kernel, CUBE).requested)
+        name = f"{each.number} {each.name}"
+        points.append(roofline_figures.Measured(name, x, row["gflops"] * 1e9, record.label))
+        models.append(roofline_figures.Modelled(name, x, hierarchy.of(kernel, CUBE, GPUS["H200"]).speed))
+    for drawn in (points, models):
+        figure = roofline_figures.roofline(GPUS["H200"], drawn)
+        (axis,) = figure.axes
+        assert overlapping(figure) == [] and outside(figure) == []
+        labels = [text for text in axis.texts if text.get_text().startswith(("model: ", "measured: "))]
+        assert len(labels) == len(RUNGS)
+        frame = axis.get_window_extent()
+        for label in labels:
+            box = label.get_window_extent()
+            assert frame.contains(*box.min) and frame.contains(*box.max)
+            for point in drawn:
+                assert not box.contains(*axis.transData.transform((point.intensity, point.speed / 1e12)))
+        sizes = [line.get_markersize() for line in axis.lines if line.get_marker() != "None"]
+        assert sizes[5] > sizes[6]  # rung 5 stands where rung 6 does, and is drawn below it
+
+
+def test_levels_are_of_the_tile_that_a_card_was_tuned_for(monkeypatch, capsys):
+    monkeypatch.setattr(tuned, "tile", lambda rung, card: {"BX": 8, "BY": 8} if card == "T4" else None)
+    assert main(["levels", "naive", "--size", "32", "--card", "T4"]) == 0
+    # 16 blocks of 8 x 8 for 40 multiprocessors; of the default 32 x 4 there are 8
+    assert "keep at most 40.0% of the multiprocessors busy" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(("command", "called"), [(["roofline"], "gemm.Gemm"), (["levels", "0"], "hierarchy.counts")])
+def test_an_interrupt_ends_a_command_in_a_line(monkeypatch, capsys, command, called):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(f"gemmlab.{called}", interrupted)
+    assert main(command) == 130
+    assert capsys.readouterr().err.endswith(f"gemmlab {command[0]}: interrupted before anything was found\n")

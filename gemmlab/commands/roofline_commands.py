@@ -68,18 +68,23 @@ def read(options: argparse.Namespace) -> None:
     """Print a reading, and draw it if asked."""
     from gemmlab.figures import roofline_explorer, roofline_figures
     from gemmlab.gemm import Gemm
+    from gemmlab.gpus import gpu
     from gemmlab.roofline import read
 
     given = [name for name in ("bandwidth", "peak") if getattr(options, name) is not None]
-    if options.card and given:
+    if options.card is not None and given:
         raise ValueError(
             f"--card {options.card} has ceilings of its own: leave out --{' and --'.join(given)}, or --card"
         )
+    try:
+        card = roofline_explorer.OWN if options.card is None else gpu(options.card).name
+    except ValueError as error:
+        raise ValueError(f"{error} (or leave out --card, and give --bandwidth and --peak)") from None
     rates = [
         BANDWIDTH if options.bandwidth is None else options.bandwidth,
         PEAK if options.peak is None else options.peak,
     ]
-    under = roofline_explorer.ceilings(options.card or roofline_explorer.OWN, *rates)
+    under = roofline_explorer.ceilings(card, *rates)
     reading = read(Gemm(*options.shape), options.tile, under.bandwidth, under.peak)
     print(roofline_explorer.report(reading, under))
     if options.plot:
@@ -107,7 +112,7 @@ def levels(options: argparse.Namespace) -> None:
 
 
 def _guarded(name: str, command: Callable[[argparse.Namespace], None]) -> Callable[[argparse.Namespace], int]:
-    """The command with 0 for its status, or 2 and the reason where the request cannot be met."""
+    """The command with 0 for its status, 2 and the reason where the request cannot be met, 130 for an interrupt."""
 
     def run(options: argparse.Namespace) -> int:
         from gemmlab import nvrtc
@@ -117,6 +122,8 @@ def _guarded(name: str, command: Callable[[argparse.Namespace], None]) -> Callab
             command(options)
         except (ValueError, nvrtc.CompilerUnavailable) as error:
             return refuse(name, error, 2)
+        except KeyboardInterrupt:
+            return refuse(name, "interrupted before anything was found", 130)
         return 0
 
     return run
