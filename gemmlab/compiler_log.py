@@ -68,6 +68,13 @@ def _cures(log: str, options: tuple[str, ...]) -> list[str]:
             "<cuda/std/cstdint> there."
         )
     macros = [option for option in options if option.startswith("-D")]
+    for option in macros:
+        name, _, value = option.removeprefix("-D").partition("=")
+        if "expected an identifier" in log and re.search(rf"\b(int|unsigned|size_t|auto)\s+{re.escape(name)}\b", log):
+            cures.append(
+                f"The option {option} puts {value} in place of every {name}, also where the source declares it: leave "
+                "the declaration out."
+            )
     if macros and "__nv_nvrtc_builtin_header.h(" in log:
         cures.append(
             f"One of the options {' '.join(macros)} redefines a name of NVRTC's own header, which uses T for "

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gemmlab import context, diagnosis, emulator, findings
+from gemmlab import context, diagnosis, emulator, findings, macros
 from gemmlab.diagnosis import Cause
 from gemmlab.emulator import device
 from gemmlab.emulator.observer import Observer
@@ -64,6 +64,13 @@ class Submission:
         grid, block, shared_mem = self.geometry
         return emulator.trace(self.compiled, grid, block, self.arguments, shared_mem, observers)
 
+    def request(self, line: int, **which: Any) -> emulator.Request:
+        """Launch on the emulator, where the arrays must be, and return a request of a source line; `which` says which
+        one, by the names that `emulator.request` takes. Raises ValueError when there is none.
+        """
+        grid, block, shared_mem = self.geometry
+        return emulator.request(self.compiled, grid, block, self.arguments, line, shared_mem=shared_mem, **which)
+
     def watch(self, *observers: Observer) -> None:
         """Launch on the emulator, where the arrays must be, with observers alone. Raises KernelFault at a hazard."""
         grid, block, shared_mem = self.geometry
@@ -100,9 +107,10 @@ class Checked:
 def of(rung: Rung, tile: Tile | None = None, source: str | None = None) -> Kernel:
     """Return a rung's kernel at a tile, the rung's defaults unless given, or an edited `source` launched as it is.
 
-    Raises ValueError as `Rung.full_tile` does.
+    Raises ValueError as `Rung.full_tile` and `macros.require_options` do.
     """
     full = rung.full_tile(tile)
+    macros.require_options(source or "", full)
     return Kernel(source or rung.source(), rung.entry, rung.options(full), Covering(rung, tuple(full.items())))
 
 

@@ -44,6 +44,16 @@ def test_a_launch_is_submitted_as_often_as_it_is_called_and_traced_where_it_lies
     assert emulator.asnumpy(submit.C).tolist() == [[13.0] * 3] * 2
 
 
+def test_one_request_of_a_launch_is_that_of_the_line_and_array_asked_for():
+    source = NAIVE.source()
+    line = source[: source.index("A[row * K + k]")].count("\n") + 1
+    submit = launch.submission(launch.of(NAIVE), Gemm(32, 32, 8), inputs(Gemm(32, 32, 8)))
+    # Row 0 of the block: 32 rows of A, each in a sector of its own.
+    assert submit.request(line, array="A").count == 32
+    with pytest.raises(ValueError):
+        submit.request(1)
+
+
 def test_a_launch_that_is_watched_stops_at_the_first_hazard():
     unguarded = edited("row >= M || col >= N", "false")
     submit = launch.submission(unguarded, Gemm(33, 33, 8), inputs(Gemm(33, 33, 8)))
@@ -53,6 +63,47 @@ def test_a_launch_that_is_watched_stops_at_the_first_hazard():
 
 def test_an_edited_source_is_launched_as_it_is():
     assert launch.of(NAIVE, source="// mine").source == "// mine"
+
+
+TILES = rung("shared_tiles")
+GUARDED = "#ifndef TILE\n#define TILE 32\n#endif"
+
+
+def tiles(definition: str, tile: int = 32) -> launch.Kernel:
+    source = TILES.source()
+    assert GUARDED in source
+    return launch.of(TILES, {"TILE": tile}, source.replace(GUARDED, definition))
+
+
+@pytest.mark.parametrize(
+    "definition",
+    ["#define TILE 16", "#undef TILE\n  # define TILE (16)  // mine", "#ifdef TILE\n#define TILE 16\n#endif"],
+)
+def test_a_source_that_defines_its_tile_against_the_options_is_refused_with_line_and_both_numbers(definition):
+    lines = f"{TILES.source().partition(GUARDED)[0]}{definition}".splitlines()
+    line = next(number for number, text in enumerate(lines, 1) if "define TILE" in text)
+    with pytest.raises(
+        ValueError, match=rf"line {line} of the source, '#define TILE .*16.*overrides the option -DTILE=32"
+    ):
+        tiles(definition)
+
+
+@pytest.mark.parametrize(
+    "definition",
+    [
+        GUARDED,
+        GUARDED.replace("32", "16"),
+        "#if !defined(TILE)\n#define TILE 16\n#endif",
+        "#define TILE 32",
+        "/* as before:\n#define TILE 16\n*/ #define WIDTH 7",
+        "// #define TILE 16",
+        "#define TILES 16",
+    ],
+)
+def test_a_source_whose_tile_is_that_of_the_options_or_gives_way_to_them_is_launched(definition):
+    problem = Gemm(33, 7, 20)
+    (check,) = launch.check(tiles(definition), [problem], ["distinct"])
+    assert check.verdict.correct
 
 
 def test_a_tile_that_no_gpu_launches_is_refused():

@@ -110,6 +110,7 @@ LAYERS = (
     "tuning_cache",
     "sweep_replay",
     "findings",
+    "macros",
     "launch",
     "cutlass",
     "cutlass_runs",

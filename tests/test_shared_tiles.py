@@ -295,6 +295,12 @@ def test_padding_that_cures_nothing_or_wastes_words_is_refused_with_the_evidence
         shared_tile_exercises.padded(changed(shared_tile_exercises.padded_source(), *changes))
 
 
+def test_an_attempt_of_another_tile_than_that_of_its_launch_is_refused_by_its_define():
+    attempt = shared_tile_exercises.PLAIN.replace("#ifndef TILE\n#define TILE 32\n#endif", "#define TILE 16")
+    with pytest.raises(Refused, match=r"line 1 of the source, '#define TILE 16', overrides the option -DTILE=32"):
+        shared_tile_exercises.any_shape(attempt)
+
+
 def test_the_predictions_that_the_notebook_shows_are_accepted():
     (assignment,) = ast.parse(shown(4, "python")).body
     assert shared_tile_exercises.intensity(ast.literal_eval(assignment.value)).startswith("accepted: 5 of 5")

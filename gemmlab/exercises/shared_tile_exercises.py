@@ -161,7 +161,10 @@ def _rewritten(*changes: tuple[str, str]) -> str:
 
 
 def _attempt(source: str) -> Kernel:
-    return launch.of(RUNG, source=source)
+    try:
+        return launch.of(RUNG, source=source)
+    except ValueError as error:
+        raise Refused(str(error)) from None
 
 
 def _untouched(attempt: Kernel, given: str) -> bool:
