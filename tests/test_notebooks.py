@@ -128,6 +128,13 @@ def test_each_figure_is_shown_by_the_statement_after_it(notebook):
                 assert following is not None and called(following) == "plt.show", ast.unparse(statement)
 
 
+@pytest.mark.parametrize("name", ["02_shared_tiles", "03_register_tiles_1d", "05_vectorized", "06_warp_tiles"])
+def test_each_assertion_that_an_edited_kernel_may_fail_says_what_was_expected(name):
+    for body in statements(NOTEBOOKS[name]):
+        for statement in body:
+            assert not isinstance(statement, ast.Assert) or statement.msg is not None, ast.unparse(statement)
+
+
 @every_notebook
 def test_no_line_of_code_hides_its_output_by_a_semicolon(notebook):
     for source in sources(notebook, "code"):
