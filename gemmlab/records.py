@@ -114,6 +114,11 @@ def load(path: str | Path) -> Record:
     return Record(**run["environment"], rungs=tuple(run["rungs"]))
 
 
+def climbs() -> tuple[str, ...]:
+    """Return the names of the records that come with gemmlab, in their order."""
+    return tuple(sorted(path.stem for path in SHIPPED.glob("*.json")))
+
+
 def shipped() -> tuple[Record, ...]:
     """Return the records that come with gemmlab, in the order of their file names."""
     return tuple(load(path) for path in sorted(SHIPPED.glob("*.json")))

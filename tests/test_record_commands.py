@@ -7,7 +7,7 @@ import pytest
 from record_cases import COALESCED, WRONG, spoil
 
 from gemmlab import climb as climbing
-from gemmlab import context, record
+from gemmlab import context, record, records
 from gemmlab.__main__ import main
 
 
@@ -19,8 +19,9 @@ def test_the_command_records_decides_compares_and_runs_again(tmp_path, capsys):
     assert main(["record", folder, *options, "--expect", "mine=fewer sectors", "--note", "a try"]) == 0
     assert main(["decide", folder, "mine", "kept", "--why", "fewer sectors", "--against", "naive"]) == 0
     assert "mine is kept" in capsys.readouterr().out
-    assert main(["compare", folder, "nvidia_h200_2026-11-30_256"]) == 0
-    assert "b: NVIDIA H200, 2026-11-30" in capsys.readouterr().out
+    climb = records.climbs()[0]
+    assert main(["compare", folder, climb]) == 0
+    assert f"b: {record.load(climb).label}" in capsys.readouterr().out
     assert main(["rerun", folder, "--backend", "emulator"]) == 0
     assert "results, bits of C and counts are equal" in capsys.readouterr().out
 
@@ -36,6 +37,9 @@ def test_the_command_says_what_is_wrong_by_its_status(tmp_path, capsys):
     assert main(["decide", str(tmp_path / "new"), "mine", "kept", "--why", "fast"]) == 2
     assert "cannot be kept" in capsys.readouterr().err
     assert main(["compare", str(tmp_path / "new"), str(tmp_path)]) == 2
+    assert "it has no record.json. Climbs that come with gemmlab: " in capsys.readouterr().err
+    assert main(["decide", records.climbs()[0], "naive", "kept", "--why", "fast"]) == 2
+    assert "is a climb, and takes no decisions" in capsys.readouterr().err
     assert main(["rerun", str(tmp_path / "nowhere")]) == 2
     assert main(["record", str(tmp_path / "other"), "--edited", "naive=none.cu"]) == 2
     assert "none.cu" in capsys.readouterr().err

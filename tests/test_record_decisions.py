@@ -3,7 +3,7 @@
 import pytest
 from record_cases import BROKEN, EMULATOR, FAST, NEAR, RACY, SLOW, SMALL, SPILLING, WILD, WRONG, edited, timed
 
-from gemmlab import record
+from gemmlab import record, records
 from gemmlab.gemm import Gemm
 from gemmlab.record import Decision, decisions
 from gemmlab.record.recorded import Record
@@ -20,6 +20,19 @@ def test_a_decision_holds_what_was_expected_and_what_the_record_shows(folder):
     assert (entry["verdict"], entry["why"], entry["against"]) == ("kept", "the waste is gone", "naive")
     assert record.load(folder).decisions == (entry,)
     assert "| kept | the waste is gone |" in (folder / "README.md").read_text()
+
+
+def test_the_data_of_a_record_stand_for_its_folder(folder):
+    decided = record.decide(folder / "record.json", Decision("coalesced", "dropped", "a try"))
+    assert record.load(folder).decisions == decided.decisions != ()
+
+
+def test_a_climb_takes_no_decisions(tmp_path):
+    for path in (records.climbs()[0], records.SHIPPED / f"{records.climbs()[0]}.json"):
+        with pytest.raises(
+            ValueError, match=r"is a climb, and takes no decisions: record kernels of your own, then deci"
+        ):
+            record.decide(path, Decision("warp_tiles", "kept", "fast"))
 
 
 def test_decisions_are_only_added(folder):
@@ -105,6 +118,15 @@ def test_a_slowdown_stops_a_branch_when_the_middle_halves_of_the_samples_do_not_
             decisions.entry(seen, decision)
     else:
         assert decisions.entry(seen, decision)["verdict"] == "kept"
+
+
+def test_a_share_of_cublas_that_is_of_submissions_enters_no_log(pair):
+    loaded = record.load(pair)
+    for ms, said in ((0.02, False), (2.0, True)):
+        data = timed(loaded.data, naive=FAST, coalesced=[ms] * 5)
+        data["runs"][1]["cublas"] = data["runs"][1]["timing"]
+        (sentence,) = decisions.observed(Record(data, loaded.sources), "coalesced")
+        assert f"median ms {ms:g}" in sentence and ("% of cuBLAS 100.0" in sentence) == said
 
 
 def test_the_middle_half_of_samples_lies_between_their_quartiles():

@@ -1,12 +1,13 @@
 """Records that others wrote or changed: what is refused, with the field at fault."""
 
 import json
+import re
 
 import pytest
 from record_cases import EMULATOR, SMALL, WRONG, spoil, timed
 
-from gemmlab import record
-from gemmlab.record import Decision
+from gemmlab import record, records
+from gemmlab.record import Decision, recording
 from gemmlab.record import form as record_form
 
 
@@ -20,6 +21,7 @@ from gemmlab.record import form as record_form
         (("kernels", 0, "name"), "../../x", r"a kernel is called '../../x'"),
         (("kernels", 0, "name"), "other", r"kernels\[0\].name is 'other', but there is no sources/other.cu"),
         (("kernels", 1, "sha256"), "00", r"kernels\[1\].sha256 is '00', but that of sources/coalesced.cu is"),
+        (("runs",), [], r"runs is \[\], but a record holds a run at least"),
         (("runs", 0, "kernel"), "warp", r"runs\[0\].kernel is 'warp', but must be one of"),
         (("runs", 0, "problem", "M"), 0, r"runs\[0\].problem is none: M is 0, but must be at least 1"),
         (("runs", 0, "launch", "grid"), [1, 1], r"runs\[0\].launch.grid is \[1, 1\], but must be three numbers"),
@@ -95,9 +97,40 @@ def test_text_that_is_no_record_is_refused(text, folder):
         record.load(folder)
 
 
-def test_a_folder_without_a_record_is_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"there is no record at .*: it has no record\.json"):
+def test_a_file_that_was_cut_off_is_said_to_be_so(folder):
+    file = folder / "record.json"
+    file.write_text(file.read_text()[:1000])
+    with pytest.raises(
+        ValueError, match=r"record\.json is no part .*: it is no JSON, as a file that was cut off or edi"
+    ):
+        record.load(folder)
+
+
+def test_a_record_that_another_gemmlab_wrote_in_another_form_is_said_to_be_of_that_one(folder, monkeypatch):
+    spoil(folder, "rumour", value=1)
+    with pytest.raises(ValueError, match=r"the data has unknown rumour$"):
+        record.load(folder)
+    spoil(folder, "environment", "gemmlab", value="9.1")
+    monkeypatch.setattr(recording, "release", lambda: "0.1.0")
+    with pytest.raises(
+        ValueError, match=r"unknown rumour; gemmlab 9\.1 wrote it, and this is 0\.1\.0: read it with that"
+    ):
+        record.load(folder)
+    spoil(folder, "rumour", value=...)
+    assert record.load(folder).data["environment"]["gemmlab"] == "9.1", "another release alone is no fault"
+
+
+def test_a_folder_without_a_record_is_named_and_the_climbs_that_could_be_meant(tmp_path):
+    names = re.escape(", ".join(records.climbs()))
+    with pytest.raises(
+        FileNotFoundError, match=rf"there is no record at .*: it has no record\.json\. Climbs .*: {names}"
+    ):
         record.load(tmp_path)
+    with pytest.raises(
+        FileNotFoundError, match=r"there is no record at nowhere: there is no such folder\. Climbs that"
+    ):
+        record.load("nowhere")
+    assert {path.stem for path in records.SHIPPED.glob("*.json")} == set(records.climbs())
 
 
 def test_a_decision_that_was_written_by_hand_against_the_findings_is_refused(tmp_path):

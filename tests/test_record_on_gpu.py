@@ -43,6 +43,17 @@ def test_on_a_gpu_every_sample_is_kept_with_its_conditions_and_cublas_beside_it(
     assert "median ms 20 (was 40)" in entry["observed"][0] and "beyond noise" in entry["observed"][0]
 
 
+def test_the_page_says_which_samples_were_cut_short_and_which_share_is_of_submissions(gpu, tmp_path):
+    gpu.cp.launch_ms |= {"gemm_naive": 25_000.0, "gemm_coalesced": 0.03, "cuBLAS": 0.06}
+    record.write(tmp_path / "new", BOTH, [SMALL], where=gpu)
+    lines = page_of(tmp_path / "new").splitlines()
+    naive, coalesced = (line for line in lines if "CUDA events" in line)
+    # Three samples of 25 s are more than a minute, and three are taken in any case.
+    assert naive.endswith("3 samples were taken, as one more might have passed the 60 s for all |")
+    assert "| 200.0 * |" in coalesced and "samples were taken" not in coalesced
+    assert any(line.startswith("\\* At 0.036 ms or less a time, of cuBLAS too, may be mostly") for line in lines)
+
+
 def test_the_clocks_of_a_record_are_those_after_its_last_sample(gpu, nvml, tmp_path, monkeypatch):
     def sgemm(*given, multiply=climbing.cublas_sgemm):
         nvml.sm = 1755  # at work; it was idle before

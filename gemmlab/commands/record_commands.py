@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from gemmlab import backend
+from gemmlab import backend, records
 from gemmlab.commands.options import add_backend, add_problem, bar, chosen_rungs, refuse, warn_of_hours
 from gemmlab.context import ContextLost
 
@@ -47,11 +47,12 @@ def add(commands: Any) -> None:
     )
     deciding.set_defaults(command=_guarded("decide", decide))
 
-    comparing = commands.add_parser("compare", help="print two records side by side")
+    climbs = ", ".join(records.climbs())
+    comparing = commands.add_parser(
+        "compare", help="print two records side by side", epilog=f"climbs that come with gemmlab: {climbs}"
+    )
     for name in ("first", "second"):
-        comparing.add_argument(
-            name, metavar="RECORD", help="a folder, the JSON file of a climb, or a shipped climb's name"
-        )
+        comparing.add_argument(name, metavar="RECORD", help="a folder, the JSON file of a climb, or the name of one")
     comparing.set_defaults(command=_guarded("compare", compare))
 
     repeating = commands.add_parser("rerun", help="run again what a record ran, and say what is equal")

@@ -79,9 +79,12 @@ def load(path: str | Path) -> Record:
     if path.is_file() or (not path.exists() and shipped.is_file()):
         return recorded.of_climb(records.load(path if path.is_file() else shipped))
     if not (path / DATA).is_file():
-        raise FileNotFoundError(f"there is no record at {path}: it has no {DATA}")
+        why = f"it has no {DATA}" if path.exists() else "there is no such folder"
+        raise FileNotFoundError(
+            f"there is no record at {path}: {why}. Climbs that come with gemmlab: {', '.join(records.climbs())}"
+        )
     sources = {file.stem: _checked(file, str) for file in sorted((path / SOURCES).glob("*.cu"))}
-    data = _checked(path / DATA, lambda text: record_form.check(loaded := json.loads(text), sources) or loaded)
+    data = _checked(path / DATA, lambda text: _data(text, sources))
     record = Record(data, sources)
     log = path / LOG
     return Record(data, sources, _checked(log, lambda text: _entries(record, text)) if log.exists() else ())
@@ -90,10 +93,14 @@ def load(path: str | Path) -> Record:
 def decide(folder: str | Path, decision: Decision) -> Record:
     """Add a decision to a record's log and page, and return the record.
 
-    Raises what `load` raises, and ValueError for a decision that the record does not allow: see decisions.entry.
+    Raises what `load` raises, and ValueError for a climb, and for a decision that the record does not allow: see
+    decisions.entry.
     """
     folder = Path(folder)
+    folder = folder.parent if folder.name == DATA else folder
     record = load(folder)
+    if not record.sources:
+        raise ValueError(f"{record.label} is a climb, and takes no decisions: record kernels of your own, then decide")
     if not isinstance(decision, Decision):
         raise ValueError(f"decision is {decision!r}, but must be a record.Decision")
     record_plan.require_portable("why", decision.why)
@@ -153,6 +160,26 @@ def _checked(path: Path, read: Callable[[str], Any]) -> Any:
         return read(path.read_bytes().decode())
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is no part of a record: {error}") from None
+
+
+def _data(text: str, sources: Mapping[str, str]) -> Any:
+    try:
+        data = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"it is no JSON, as a file that was cut off or edited: {error}") from None
+    try:
+        record_form.check(data, sources)
+    except ValueError as error:
+        raise ValueError(f"{error}{_other_release(data)}") from None
+    return data
+
+
+def _other_release(data: Any) -> str:
+    """Say which gemmlab wrote data that has another form, if that was another one."""
+    match data:
+        case {"environment": {"gemmlab": str(wrote)}} if wrote != recording.release():
+            return f"; gemmlab {wrote} wrote it, and this is {recording.release() or 'another'}: read it with that one"
+    return ""
 
 
 def _entries(record: Record, text: str) -> tuple[Mapping[str, Any], ...]:

@@ -1,37 +1,37 @@
 """Two records side by side: a row for each kernel, problem and figure, a column for each record."""
 
+import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
+from gemmlab import columns
 from gemmlab.record import recorded
-from gemmlab.record.recorded import COUNTED, MEASURED, Figure, Record, written
-from gemmlab.timing import SUBMISSION_MS
+from gemmlab.record.recorded import COUNTED, DOUBT, MEASURED, Figure, Record, written
 
 Run = Mapping[str, Any] | None
 Examination = Mapping[str, Any]
 Line = tuple[str, str, str, str]
+WIDTH = 100  # characters of a line, which JupyterLab shows on a laptop without breaking it
 
 
 def compare(a: Record, b: Record) -> str:
-    """Return two records as text: a row for each figure of what both ran, matched by kernel and problem, then the names
-    of what only one ran.
+    """Return two records as text: a row for each figure of what both ran, matched by kernel and problem, then what was
+    noticed while it was timed, and the names of what only one ran.
 
     Counted and measured figures have tables of their own, and a dash stands for what one record does not hold. A ratio
     is b over a, where both have the figure; of times it says whether the middle halves of the samples lie apart.
     """
     pairs = [pair for pair in _pairs(a, b) if None not in pair]
-    labels = f"a: {a.label}", f"b: {b.label}"
-    counted = [_lines(pair, [_result, _source, *map(_counted, COUNTED)]) for pair in pairs]
-    measured = [_lines(pair, [_measured(MEASURED[0]), _half, *map(_measured, MEASURED[1:])]) for pair in pairs]
-    tables = ["\nCounted, by compiler and emulator, and checked", *_table(labels, counted)]
-    tables += ["\nMeasured", *_table(labels, measured)]
-    parts = [
-        *(f"{label}{_remark(record)}" for label, record in zip(labels, (a, b), strict=True)),
-        *(tables if pairs else ()),
-        *_cautions(a, b),
-    ]
-    return "\n".join(parts)
+    parts = [f"a: {a.label}{_remark(a)}", f"b: {b.label}{_remark(b)}", ""]
+    if pairs:
+        labels = f"a: {a.label}", f"b: {b.label}"
+        parts += ["Counted, by compiler and emulator, and checked"]
+        parts += _table(labels, pairs, [_result, _source, *map(_counted, COUNTED)])
+        parts += ["", *_measurements(labels, pairs), ""]
+    else:
+        parts += ["No kernel was run on the same problem in both: nothing can be held side by side.", ""]
+    return "\n".join(_filled(part) for part in (*parts, *_cautions(a, b, pairs))).rstrip()
 
 
 def differences(a: Record, b: Record) -> tuple[str, ...]:
@@ -66,7 +66,7 @@ def _unequal(ours: Run, theirs: Run) -> Iterator[str]:
         yield "not run " + ("in the first" if ours is None else "in the second")
         return
     for name in ("source", "sha256"):
-        if ours[name] != theirs[name]:
+        if None not in (ours[name], theirs[name]) and ours[name] != theirs[name]:
             yield {"source": "the source differs", "sha256": "the bits of C differ"}[name]
     if recorded.outcome(ours) != recorded.outcome(theirs):
         yield f"the result is {recorded.outcome(theirs)}, and was {recorded.outcome(ours)}"
@@ -120,8 +120,7 @@ def _source(ours: Run, theirs: Run) -> Line:
 
 
 def _half(ours: Run, theirs: Run) -> Line:
-    halves = (run and run["timing"] and recorded.middle_half(run["timing"]["samples_ms"]) for run in (ours, theirs))
-    return "middle half of the samples", *(f"{half[0]:.4g} to {half[1]:.4g}" if half else "-" for half in halves), "-"
+    return "middle half of the samples", recorded.half(ours), recorded.half(theirs), "-"
 
 
 def _ratio(figure: Figure, ours: Run, theirs: Run) -> str:
@@ -129,23 +128,40 @@ def _ratio(figure: Figure, ours: Run, theirs: Run) -> str:
     return "-" if before is None or after is None or not before else f"{after / before:.3g}"
 
 
-def _lines(pair: tuple[Any, Run, Run], figures: Sequence[Cells]) -> list[tuple[str, ...]]:
-    (name, problem), ours, theirs = pair
-    first, *others = (cells(ours, theirs) for cells in figures)
-    lines = [first, *(line for line in others if {*line[1:]} != {"-"})]
-    return [(name, written(problem), *lines[0]), *(("", "", *line) for line in lines[1:])]
+def _batch(ours: Run, theirs: Run) -> Line:
+    batches = (str(run["timing"]["batch"]) if run and run["timing"] else "-" for run in (ours, theirs))
+    return "launches in a sample", *batches, "-"
 
 
-def _table(labels: Sequence[str], blocks: Sequence[Sequence[Sequence[str]]]) -> list[str]:
-    rows = [("kernel", "M x N x K", "figure", *labels, "b / a"), *(line for block in blocks for line in block)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+def _measurements(labels: Sequence[str], pairs: Sequence[Any]) -> list[str]:
+    """The table of what was measured; a line that nothing was, where no run has a time."""
+    timed = [pair for pair in pairs if any(run["timing"] for run in pair[1:])]
+    if not timed:
+        return ["Measured: nothing was timed in either"]
+    figures = [_measured(MEASURED[0]), _half, _batch, *map(_measured, MEASURED[1:])]
+    return ["Measured", *_table(labels, timed, figures)]
+
+
+def _table(labels: Sequence[str], pairs: Sequence[Any], figures: Sequence[Cells]) -> list[str]:
+    groups = []
+    for (name, problem), ours, theirs in pairs:
+        first, *others = (cells(ours, theirs) for cells in figures)
+        rows = [first, *(row for row in others if {*row[1:]} != {"-"})]
+        groups.append((f"{name}, {written(problem)}", rows))
+    return columns.grouped(("", *labels, "b / a"), groups)
+
+
+def _noticed(pairs: Sequence[Any]) -> list[str]:
     return [
-        "  ".join(
-            cell.ljust(width) if index < 3 else cell.rjust(width)
-            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
+        f"{label}: {name}, {written(problem)}: {remark}"
+        for (name, problem), *runs in pairs
+        for label, run in zip("ab", runs, strict=True)
+        for remark in recorded.remarks(run)
     ]
+
+
+def _filled(part: str) -> str:
+    return part if len(part) <= WIDTH else textwrap.fill(part, WIDTH, subsequent_indent="  ")
 
 
 def _remark(record: Record) -> str:
@@ -155,19 +171,12 @@ def _remark(record: Record) -> str:
     return f"; {'; '.join(said)}"
 
 
-def _cautions(a: Record, b: Record) -> list[str]:
-    said = [f"\n{text}" for text in (_only("a", a, b), _only("b", b, a)) if text]
-    if a.runs.keys().isdisjoint(b.runs):
-        return [*said, "\nNo kernel was run on the same problem in both: nothing can be held side by side."]
-    medians = [median for record in (a, b) for run in record.runs.values() if (median := MEASURED[0].of(run))]
-    if medians and min(medians) < SUBMISSION_MS:
-        said.append(
-            f"\nBelow {SUBMISSION_MS} ms a time may be mostly that of submitting the launch, and a share of cuBLAS "
-            "says nothing of kernels: compare larger problems."
-        )
+def _cautions(a: Record, b: Record, pairs: Sequence[Any]) -> list[str]:
+    said = [DOUBT] if any(recorded.submitted(run) for pair in pairs for run in pair[1:]) else []
+    said += [*_noticed(pairs), *(text for text in (_only("a", a, b), _only("b", b, a)) if text)]
     cards = {record.data["environment"]["card"] for record in (a, b)}
-    if len(cards) == 2 and None not in cards:
-        return [*said, "\nThe machines differ: a ratio of times is one of the cards as much as of the kernels."]
+    if pairs and a.timed and b.timed and len(cards) == 2:
+        said.append("The machines differ: a ratio of times is one of the cards as much as of the kernels.")
     return said
 
 

@@ -171,7 +171,7 @@ def _sentence(problem: Gemm, run: Mapping[str, Any], other: Mapping[str, Any] | 
     said = [recorded.outcome(run)]
     for figure in (*(figure for figure in COUNTED if not figure.name.startswith("fewest")), *MEASURED):
         ours, theirs = figure.of(run), other and figure.of(other)
-        if ours is None or ours == theirs:
+        if ours is None or ours == theirs or figure.doubtful(run):
             continue
         before = "" if theirs is None else f" (was {figure.text(other)})"
         said.append(f"{figure.name} {figure.text(run)}{before}")

@@ -147,6 +147,8 @@ def check(data: Any, sources: Mapping[str, str]) -> None:
         _check_source(kernel, sources, f"kernels[{position}]")
     names = {kernel["name"] for kernel in data["kernels"]}
     _check_backend(data["environment"])
+    if not data["runs"]:
+        raise ValueError("runs is [], but a record holds a run at least")
     for position, run in enumerate(data["runs"]):
         _check_kernel(run, names, f"runs[{position}]")
         _check_run(run, data["environment"]["card"], f"runs[{position}]")

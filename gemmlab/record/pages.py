@@ -8,7 +8,7 @@ from typing import Any
 
 from gemmlab.gemm import Gemm
 from gemmlab.record import recorded
-from gemmlab.record.recorded import COUNTED, MEASURED, Record, written
+from gemmlab.record.recorded import COUNTED, DOUBT, MEASURED, Record, written
 
 SETTINGS = ("tool", "version", "clock_control")
 
@@ -101,16 +101,12 @@ def _measured(record: Record) -> str:
     half = "middle half of the samples"
     headers = ("kernel", "M x N x K", median.name, half, *(speed.name for speed in speeds), "how it was timed")
     rows = [
-        (name, _shape(problem), median.text(run), _half(run), *(speed.text(run) for speed in speeds), _how(run))
+        (name, _shape(problem), median.text(run), recorded.half(run), *(speed.text(run) for speed in speeds), _how(run))
         for (name, problem), run in record.runs.items()
     ]
-    samples = "\nEvery sample is in `record.json`.\n" if record.timed else ""
-    return table(headers, rows, numbers=headers[2:-1]) + samples
-
-
-def _half(run: Mapping[str, Any]) -> str | None:
-    half = run["timing"] and recorded.middle_half(run["timing"]["samples_ms"])
-    return half and f"{half[0]:.4g} to {half[1]:.4g}"
+    notes = [f"\\{DOUBT}"] if any(map(recorded.submitted, record.runs.values())) else []
+    notes += ["Every sample is in `record.json`."] if record.timed else []
+    return table(headers, rows, numbers=headers[2:-1]) + "".join(f"\n{note}\n" for note in notes)
 
 
 def _how(run: Mapping[str, Any]) -> str | None:

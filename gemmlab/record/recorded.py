@@ -12,7 +12,7 @@ from typing import Any
 from gemmlab import records, roofline
 from gemmlab.gemm import Gemm
 from gemmlab.sensors import Reading
-from gemmlab.timing import Timing
+from gemmlab.timing import SUBMISSION_MS, Timing
 
 
 @dataclass(frozen=True)
@@ -92,6 +92,7 @@ def of_climb(climb: records.Record) -> Record:
             "verdict": dict.fromkeys(("unwritten", "nan", "wrong"), 0 if row["correct"] else None),
             "timing": row["milliseconds"] and conditions | {"batch": row["batch"], "samples_ms": row["milliseconds"]},
             "cublas": cublas,
+            "remarks": row["remarks"],
             **{
                 name: row[name]
                 for name in ("registers", "spill_bytes", "shared_bytes", "accesses", "hazards", "sha256")
@@ -145,6 +146,24 @@ def middle_half(samples_ms: Sequence[float]) -> tuple[float, float] | None:
     return first, third
 
 
+def half(run: Mapping[str, Any] | None) -> str:
+    """Return the middle half of a run's samples in milliseconds as text; a dash where nobody knows it."""
+    quartiles = run and run["timing"] and middle_half(run["timing"]["samples_ms"])
+    return f"{quartiles[0]:.4g} to {quartiles[1]:.4g}" if quartiles else "-"
+
+
+def remarks(run: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what was noticed while a run was timed; of a climb, what was noted then."""
+    timed, noted = timing(run["timing"]), run.get("remarks")
+    return () if timed is None else timed.remarks if noted is None else tuple(noted)
+
+
+def submitted(run: Mapping[str, Any]) -> bool:
+    """Say whether a run or its cuBLAS took as long as a submission may take the host, and no longer."""
+    # To three digits after the point, to which SUBMISSION_MS is rounded.
+    return any(run[name] and round(timing(run[name]).median_ms, 3) <= SUBMISSION_MS for name in ("timing", "cublas"))
+
+
 def apart(one: Timing, other: Timing) -> bool | None:
     """Say whether two times differ beyond noise: the middle halves of their samples do not meet; None if unknown."""
     halves = middle_half(one.samples_ms), middle_half(other.samples_ms)
@@ -160,19 +179,28 @@ def written(problem: Gemm) -> str:
     return f"{problem.M} x {problem.N} x {problem.K}{factors}"
 
 
+DOUBT = (
+    f"* At {SUBMISSION_MS} ms or less a time, of cuBLAS too, may be mostly that of submitting the launch, and a share "
+    "of cuBLAS says nothing of kernels: compare larger problems."
+)
+
+
 @dataclass(frozen=True)
 class Figure:
-    """A number that a run may hold: its name, whence it is, and how it is read and written."""
+    """A number that a run may hold: its name, whence it is, and how it is read and written, with an asterisk where
+    DOUBT is to be said of it.
+    """
 
     name: str
     source: str
     of: Callable[[Mapping[str, Any]], float | None]
     form: str = ","
+    doubtful: Callable[[Mapping[str, Any]], bool] = lambda run: False
 
     def text(self, run: Mapping[str, Any] | None) -> str:
         """The number as written in a table; a dash where there is none."""
         value = None if run is None else self.of(run)
-        return "-" if value is None else format(value, self.form)
+        return "-" if value is None else format(value, self.form) + (" *" if self.doubtful(run) else "")
 
 
 def _traffic(memory: str, count: str, ideal: bool = False) -> Callable[[Mapping[str, Any]], int | None]:
@@ -213,5 +241,5 @@ COUNTED = (
 MEASURED = (
     Figure("median ms", "measured", _median, ".4g"),
     Figure("GFLOP/s", "measured", _gflops, ",.0f"),
-    Figure("% of cuBLAS", "measured", _percent_of_cublas, ".1f"),
+    Figure("% of cuBLAS", "measured", _percent_of_cublas, ".1f", submitted),
 )

@@ -61,7 +61,7 @@ def carry_out(plan: Plan, where: Backend, progress: Progress = lambda share: Non
         "ended": ended,
         "note": plan.note,
         "environment": {name: value for name, value in seen.items() if name != "conditions"}
-        | {"clocks": clocked, "backend": where.name, "gemmlab": _version()},
+        | {"clocks": clocked, "backend": where.name, "gemmlab": release()},
         "inputs": {"family": climb.FAMILY, "seed": plan.seed},
         "tolerance": tolerance.POLICY,
         "profile": plan.profile and _profile(plan.profile),
@@ -209,7 +209,8 @@ def _without_folders(error: object) -> str:
     return FOLDERS.sub("", text)
 
 
-def _version() -> str | None:
+def release() -> str | None:
+    """Return which gemmlab this is; None for one that was not installed."""
     try:
         return importlib.metadata.version("gemmlab")
     except importlib.metadata.PackageNotFoundError:
