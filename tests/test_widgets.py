@@ -6,7 +6,7 @@ import matplotlib.pyplot as plt
 import pytest
 
 from gemmlab import launch
-from gemmlab.figures import plotting, widgets
+from gemmlab.figures import request_figures, widgets
 from gemmlab.ladder import rung
 
 matplotlib.use("agg")
@@ -93,7 +93,7 @@ def test_a_source_that_fails_at_the_start_stops_the_cell():
 
 def test_fifty_moves_leave_no_figure_open(monkeypatch):
     monkeypatch.setattr(widgets, "block_report", lambda *_: "")
-    monkeypatch.setattr(plotting, "requests", lambda *_: plt.figure(figsize=(1, 1)))
+    monkeypatch.setattr(request_figures, "requests", lambda *_: plt.figure(figsize=(1, 1)))
     before = plt.get_fignums()
     BX, *_ = parts(widgets.block_shape(NAIVE))
     for move in range(50):

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import FancyBboxPatch, Patch
 
-from gemmlab.figures.plotting import COLOURS, MARKERS, STYLE
+from gemmlab.figures.style import COLOURS, MARKERS, STYLE
 from gemmlab.profiling.counters import COUNTERS, Counted
 from gemmlab.profiling.nsight_compute import Counts
 from gemmlab.profiling.predictions import verdicts

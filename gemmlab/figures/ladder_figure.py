@@ -11,7 +11,8 @@ from matplotlib.ticker import FixedLocator, NullLocator
 
 from gemmlab import measured, roofline
 from gemmlab.columns import significant
-from gemmlab.figures import plotting
+from gemmlab.figures import roofline_figures
+from gemmlab.figures.style import COLOURS, MARKERS, STYLE
 from gemmlab.gemm import Gemm
 from gemmlab.gpus import gpu
 from gemmlab.ladder import RUNGS, Rung, Tile
@@ -34,13 +35,13 @@ def shares(runs: Sequence[Record], ladders: Sequence[Ladder]) -> Figure:
     series = _series(runs, ladders)
     names = dict.fromkeys(name for _, points in series for name in points)
     highest = max(percent for _, points in series for percent, _ in points.values())
-    with plt.rc_context(plotting.STYLE):
+    with plt.rc_context(STYLE):
         figure, axis = plt.subplots(figsize=(10, 1.4 + (0.2 + 0.22 * len(series)) * len(names)), layout="constrained")
         for number, (label, points) in enumerate(series):
-            colour = plotting.COLOURS[number]
+            colour = COLOURS[number]
             lanes = [list(names).index(name) + LANE * (number - (len(series) - 1) / 2) for name in points]
             percents = [percent for percent, _ in points.values()]
-            axis.plot(percents, lanes, plotting.MARKERS[number], color=colour, markersize=8, label=label, zorder=4)
+            axis.plot(percents, lanes, MARKERS[number], color=colour, markersize=8, label=label, zorder=4)
             axis.hlines(lanes, 0.5, percents, color=colour, linewidth=0.8, alpha=0.5, zorder=1)
             for lane, (percent, tflops) in zip(lanes, points.values(), strict=True):
                 # a label right of a point in this range would run through the line at 100%
@@ -80,11 +81,13 @@ def under_roofs(record: Record) -> Figure:
     """
     problem, rows = measured.problem_of(record), measured.timed(record)
     points = [
-        plotting.Measured(rung.name, modelled_intensity(rung, rows[rung.name]["tile"], problem), speed, record.label)
+        roofline_figures.Measured(
+            rung.name, modelled_intensity(rung, rows[rung.name]["tile"], problem), speed, record.label
+        )
         for rung in RUNGS
         if rung.name in rows and (speed := rows[rung.name]["gflops"] * 1e9)
     ]
-    return plotting.roofline(gpu(record.card or ""), points)
+    return roofline_figures.roofline(gpu(record.card or ""), points)
 
 
 def modelled_intensity(rung: Rung, tile: Tile, problem: Gemm) -> float:

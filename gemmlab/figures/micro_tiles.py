@@ -10,8 +10,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
-from gemmlab.figures.plotting import GAP, STYLE
+from gemmlab.figures.request_figures import GAP
 from gemmlab.figures.stepping import LOOKS
+from gemmlab.figures.style import STYLE
 from gemmlab.operands import Element, Work
 
 LABELS = {"A": "values of A read in this step of k", "B": "values of B", "C": "the thread's sums; darker: more terms"}

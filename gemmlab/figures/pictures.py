@@ -16,7 +16,8 @@ from matplotlib.patches import Patch, Rectangle
 
 from gemmlab.emulator import Request
 from gemmlab.emulator.wavefronts import BANKS, SECTOR, WORD
-from gemmlab.figures.plotting import COLOURS, MOVED, STYLE, WANTED
+from gemmlab.figures.request_figures import MOVED, WANTED
+from gemmlab.figures.style import COLOURS, STYLE
 
 WORDS = SECTOR // WORD
 SERVED, WAITING = COLOURS[0], COLOURS[1]

@@ -18,7 +18,7 @@ from gemmlab import backend, resources
 from gemmlab.compilations import Compilations, nearby, setting, steps
 from gemmlab.costs import Cost
 from gemmlab.figures import controls
-from gemmlab.figures.plotting import COLOURS, STYLE
+from gemmlab.figures.style import COLOURS, STYLE
 from gemmlab.gpus import ARCHITECTURES, architecture
 from gemmlab.ladder import RUNGS, Rung, Tile, rung, written
 from gemmlab.nvrtc import CompileError

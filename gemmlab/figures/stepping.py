@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
 from gemmlab.figures import controls
-from gemmlab.figures.plotting import COLOURS, STYLE
+from gemmlab.figures.style import COLOURS, STYLE
 from gemmlab.gemm import Gemm
 from gemmlab.snapshots import Tile
 

@@ -13,8 +13,8 @@ from matplotlib.patches import Patch, Rectangle
 
 from gemmlab.block_work import NOBODY, BlockWork
 from gemmlab.emulator.lanes import WARP
-from gemmlab.figures.plotting import COLOURS, STYLE
 from gemmlab.figures.stepping import LOOKS
+from gemmlab.figures.style import COLOURS, STYLE
 from gemmlab.tile_rules import QUAD
 
 GROUP = 8  # lanes of a quarter-warp, whose quads fill a wavefront

@@ -1,13 +1,9 @@
 """Controls of a rung's tile: each move compiles, checks and counts again. What they call are plain functions."""
 
-import html
-import io
-
 import ipywidgets
-import matplotlib.pyplot as plt
 
 from gemmlab import backend, launch, nvrtc, warp
-from gemmlab.figures import plotting
+from gemmlab.figures import controls, request_figures
 from gemmlab.gemm import Gemm
 from gemmlab.gpus import architecture
 from gemmlab.ladder import Rung
@@ -23,7 +19,7 @@ def block_shape(rung: Rung, source: str | None = None) -> ipywidgets.Widget:
     """Return sliders of a rung's block, BX and BY, above its report and a picture; `source` may be an edited one.
 
     Raises what `block_report` raises for the block that the sliders start at. What a later move raises is shown in
-    place of the report, since Jupyter hides an exception of a slider's callback.
+    place of the report.
     """
     sliders = {
         name: ipywidgets.SelectionSlider(
@@ -31,22 +27,7 @@ def block_shape(rung: Rung, source: str | None = None) -> ipywidgets.Widget:
         )
         for name in ("BX", "BY")
     }
-    report, picture = ipywidgets.HTML(), ipywidgets.Image(format="png", layout={"max_width": "1000px"})
-
-    def show(text: str, image: bytes) -> None:
-        report.value = f"<pre>{html.escape(text)}</pre>"
-        picture.value, picture.layout.display = image, "" if image else "none"
-
-    def move(_: object) -> None:
-        try:
-            show(*block_view(rung, *(slider.value for slider in sliders.values()), source))
-        except Exception as error:
-            show(f"{type(error).__name__}: {error}", b"")
-
-    show(*block_view(rung, rung.tile["BX"], rung.tile["BY"], source))
-    for slider in sliders.values():
-        slider.observe(move, "value")
-    return ipywidgets.VBox([*sliders.values(), report, picture])
+    return controls.over(sliders, lambda BX, BY: block_view(rung, BX, BY, source))
 
 
 def block_view(rung: Rung, BX: int, BY: int, source: str | None = None) -> tuple[str, bytes]:
@@ -56,11 +37,8 @@ def block_view(rung: Rung, BX: int, BY: int, source: str | None = None) -> tuple
         return refusal, b""
     report = block_report(rung, BX, BY, source)
     kernel = launch.of(rung, {"BX": BX, "BY": BY}, source)
-    figure = plotting.requests({f"BX = {BX}, BY = {BY}": warp.one_step(kernel, PICTURED, STEP)}, PICTURED)
-    image = io.BytesIO()
-    figure.savefig(image, format="png")
-    plt.close(figure)
-    return report, image.getvalue()
+    steps = {f"BX = {BX}, BY = {BY}": warp.one_step(kernel, PICTURED, STEP)}
+    return report, controls.png(request_figures.requests(steps, PICTURED))
 
 
 def refused(rung: Rung, BX: int, BY: int) -> str | None:
