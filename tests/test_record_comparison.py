@@ -154,12 +154,14 @@ def test_a_record_runs_again_to_the_same_bits_verdicts_and_counts(pair):
     assert [run["launch"] for run in now.data["runs"]] == [run["launch"] for run in before.data["runs"]]
 
 
-def test_a_run_that_failed_has_no_bits_that_could_differ(pair):
+def test_a_run_that_failed_is_named_with_the_reason_and_has_no_bits_that_could_differ(pair):
     before = record.load(pair)
     data = copy.deepcopy(before.data)
-    data["runs"][0] |= dict.fromkeys(data["runs"][0].keys() - {"kernel", "problem", "launch"}) | {"failure": "no"}
+    data["runs"][0] |= dict.fromkeys(data["runs"][0].keys() - {"kernel", "problem", "launch"}) | {
+        "failure": "no such\noption"
+    }
     assert record.differences(before, Record(data, before.sources)) == (
-        "naive, 64 x 32 x 16: the result is FAILED, and was right",
+        "naive, 64 x 32 x 16: the result is FAILED, and was right: no such",
     )
 
 

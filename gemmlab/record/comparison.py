@@ -69,7 +69,8 @@ def _unequal(ours: Run, theirs: Run) -> Iterator[str]:
         if None not in (ours[name], theirs[name]) and ours[name] != theirs[name]:
             yield {"source": "the source differs", "sha256": "the bits of C differ"}[name]
     if recorded.outcome(ours) != recorded.outcome(theirs):
-        yield f"the result is {recorded.outcome(theirs)}, and was {recorded.outcome(ours)}"
+        why = f": {theirs['failure'].partition(chr(10))[0]}" if theirs["failure"] else ""
+        yield f"the result is {recorded.outcome(theirs)}, and was {recorded.outcome(ours)}{why}"
     for figure in COUNTED:
         if None not in (figure.of(ours), figure.of(theirs)) and figure.of(ours) != figure.of(theirs):
             yield f"{figure.name} {figure.text(theirs)}, and was {figure.text(ours)}"
