@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from figure_texts import outside, overlapping
 from matplotlib.colors import to_rgba
+from matplotlib.text import Annotation, Text
 
 from gemmlab import climb, hierarchy, launch, measured, nvrtc, roofline, tuned
 from gemmlab.__main__ import main
@@ -210,6 +211,19 @@ def test_thin_matrices_lower_the_roofs_on_the_chip_alone_and_labels_say_by_how_m
     assert first == pytest.approx([4.8, 8.16, 33.45 * 64 / 132], rel=1e-3)
     highest = [line.get_ydata()[-1] for line in axis.lines if len(line.get_xdata()) == 400]
     assert highest == pytest.approx([66.9 * 64 / 132] * 3)
+
+
+def test_a_line_to_a_label_of_a_speed_crosses_no_label_above_it():
+    # the FMA units, issue and the bound lie close together
+    bounds = hierarchy.of(launch.of(rung("warp_tiles")), Gemm(100, 5000, 33), GPUS["RTX 4090"])
+    (axis,) = hierarchy_figures.hierarchy("rung 6", bounds).axes
+    axis.figure.draw_without_rendering()
+    labels = [text for text in axis.texts if isinstance(text, Annotation)]
+    boxes = [Text.get_window_extent(label) for label in labels]
+    assert len(labels) == 3
+    for label in labels:
+        line = label.arrow_patch.get_path().transformed(label.arrow_patch.get_transform())
+        assert not any(line.intersects_bbox(box.padded(-2), filled=False) for box in boxes)
 
 
 def test_a_card_that_is_kept_busy_has_its_whole_roofs():

@@ -24,7 +24,7 @@ LINE = 0.25  # decades of speed that a line of text takes
 NEAR = 12  # times: at intensities closer than this one label stands above the other
 WIDE, HIGH = 10, 5.8  # inches
 FULL = 0.9995  # the share of its multiprocessors from which on a card counts as busy
-LEFT, RIGHT, BOTTOM, TOP = 0.07, 0.68, 0.2, 0.87  # of the figure; right of the axes stand the labels of speeds
+LEFT, RIGHT, BOTTOM, TOP = 0.08, 0.68, 0.2, 0.87  # of the figure; right of the axes stand the labels of speeds
 
 
 def hierarchy(name: str, bounds: Bounds, timed: Timed | None = None) -> Figure:
@@ -121,7 +121,14 @@ def _draw_speeds(axis: Axes, bounds: Bounds, peak: float, speed: float | None) -
             xytext=(SPAN[1] * 1.5, 10**above),
             va="center",
             annotation_clip=False,
-            arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.8, "shrinkA": 0, "shrinkB": 0},
+            arrowprops={
+                "arrowstyle": "-",
+                "color": colour,
+                "linewidth": 0.8,
+                "shrinkA": 0,
+                "shrinkB": 0,
+                "relpos": (0, 0.5),  # from its middle a line would cross the label above
+            },
         )
 
 
