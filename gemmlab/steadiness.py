@@ -31,20 +31,29 @@ def clock_change(readings: Sequence[Reading | None]) -> str | None:
     return f"the clock moved between {min(clocks)} and {max(clocks)} MHz"
 
 
-def drift(samples_ms: Sequence[float]) -> str | None:
-    """Say how far the median of the last third of the samples lies from that of the first; None within the noise.
-
-    Noise is NOISE median absolute deviations of either third, and DRIFT of the median at least. Fewer than six samples
-    show no drift.
+def shift(samples_ms: Sequence[float]) -> float | None:
+    """Return by which share the median of the last third of the samples exceeds that of the first; None for fewer than
+    six samples, which show none.
     """
     third = len(samples_ms) // 3
     if third < 2:
         return None
-    first, last = samples_ms[:third], samples_ms[-third:]
-    before, after = statistics.median(first), statistics.median(last)
-    if abs(after - before) <= max(NOISE * _deviation(first), NOISE * _deviation(last), DRIFT * before):
+    return statistics.median(samples_ms[-third:]) / statistics.median(samples_ms[:third]) - 1
+
+
+def drift(samples_ms: Sequence[float]) -> str | None:
+    """Say how far the median of the last third of the samples lies from that of the first; None within the noise.
+
+    Noise is NOISE median absolute deviations of either third, and DRIFT of the median at least.
+    """
+    moved, third = shift(samples_ms), len(samples_ms) // 3
+    if moved is None:
         return None
-    return f"the samples drift: {after / before - 1:+.1%} from the first third to the last"
+    first, last = samples_ms[:third], samples_ms[-third:]
+    before = statistics.median(first)
+    if abs(moved) * before <= max(NOISE * _deviation(first), NOISE * _deviation(last), DRIFT * before):
+        return None
+    return f"the samples drift: {moved:+.1%} from the first third to the last"
 
 
 def _deviation(samples: Sequence[float]) -> float:

@@ -18,6 +18,7 @@ def test_samples_stand_in_order_over_their_median_with_bars_at_the_outer_thirds(
     assert "median 4 ms" in a.get_title() and "median 1 ms" in b.get_title()
     assert "measured: NVIDIA H200, 2026-11-30" in figure.get_suptitle()
     assert a.get_ylabel() == "difference from the median (%)"
+    assert max(a.get_ylim()) > 20 > 10 > max(b.get_ylim()) and "each on a scale of its own" in figure.get_suptitle()
     assert figure.get_facecolor() == to_rgba("white")
     plt.close(figure)
 

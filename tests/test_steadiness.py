@@ -4,7 +4,7 @@ import pytest
 
 from gemmlab import records
 from gemmlab.sensors import Reading
-from gemmlab.steadiness import clock_change, drift, remarks, throttling
+from gemmlab.steadiness import clock_change, drift, remarks, shift, throttling
 
 NOISY = (1.00, 1.04, 0.97, 1.03, 0.98, 1.01)  # median 1.005, deviations 0.005 to 0.035, their median 0.025
 
@@ -40,6 +40,11 @@ def test_one_outlier_is_no_drift():
 def test_of_fewer_than_six_samples_no_drift_is_claimed():
     assert drift([1.0, 2.0, 3.0, 4.0, 5.0]) is None
     assert drift([1.0, 1.0, 1.0, 5.0, 5.0, 5.0]) is not None
+
+
+def test_a_shift_is_of_the_medians_of_the_outer_thirds():
+    assert shift([1.0, 1.0, 9.0, 9.0, 1.5, 1.5]) == 0.5 and shift([2.0] * 3 + [1.0] * 3 + [1.0] * 3) == -0.5
+    assert shift([1.0, 2.0, 3.0, 4.0, 5.0]) is None
 
 
 def test_throttling_is_counted_and_its_reasons_are_named_once():

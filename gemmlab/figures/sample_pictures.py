@@ -10,11 +10,12 @@ from gemmlab.figures.style import COLOURS, MARKERS, STYLE
 
 
 def in_order(milliseconds: Mapping[str, Sequence[float]], run: str) -> Figure:
-    """Return each kernel's samples by their number, over their median, and bars at the medians of the outer thirds."""
+    """Return each kernel's samples by their number, over their median, and bars at the medians of the outer thirds.
+
+    Each has a scale of its own, as the noise of one may be a hundred times that of another.
+    """
     with plt.rc_context(STYLE):
-        figure, axes = plt.subplots(
-            1, len(milliseconds), figsize=(10, 3.4), sharey=True, squeeze=False, layout="constrained"
-        )
+        figure, axes = plt.subplots(1, len(milliseconds), figsize=(10, 3.4), squeeze=False, layout="constrained")
         for axis, (name, times), colour, marker in zip(axes[0], milliseconds.items(), COLOURS, MARKERS, strict=False):
             median, third = statistics.median(times), len(times) // 3
             axis.plot(range(len(times)), [100 * (ms / median - 1) for ms in times], marker, color=colour, alpha=0.7)
@@ -24,5 +25,6 @@ def in_order(milliseconds: Mapping[str, Sequence[float]], run: str) -> Figure:
             axis.set(title=f"{name}\nmedian {median:.4g} ms", xlabel="sample, in order")
             axis.grid(color="0.92")
         axes[0, 0].set_ylabel("difference from the median (%)")
-        figure.suptitle(f"measured: {run}; bars: medians of the first and the last third", fontsize=10)
+        title = f"measured: {run}; each on a scale of its own; bars: medians of the first and the last third"
+        figure.suptitle(title, fontsize=10)
     return figure
