@@ -324,5 +324,5 @@ def test_the_profile_of_exercise_1_names_no_kernel():
 @pytest.mark.parametrize("check", ["whose", "conflict", "choose", "diagnose"])
 @pytest.mark.parametrize("typed", [None, "naive", 3])
 def test_what_is_no_dictionary_is_refused_in_words(check, typed):
-    with pytest.raises(Refused, match="give a dictionary"):
+    with pytest.raises(Refused, match="is no dictionary: keep the names"):
         getattr(profiling_exercises, check)(typed)

@@ -4,6 +4,7 @@ import math
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from gemmlab import exercises, nvrtc
@@ -303,3 +304,23 @@ def test_an_odd_answer_is_repeated_in_few_characters_whatever_it_is(answer, said
     assert exercises.shown(answer) == said
     with pytest.raises(Refused, match="is no dictionary"):
         exercises.answers([answer])
+
+
+def test_answers_in_words_are_judged_one_by_one_and_told_how_far_they_got():
+    def judge(given):
+        return exercises.judge_answers(given, ["a", "b"], lambda name, said: "" if said == name else f"not {said}", "Go.")
+
+    assert judge(...) == judge({}) == judge({"a": ..., "b": ...}) == "not attempted: a, b"
+    assert judge({"b": "b"}) == "not attempted: a; the rest is right"
+    assert judge({"b": "b", "a": "a"}) == "accepted: 2 of 2. Go."
+    with pytest.raises(Refused, match=r"^not x\nnot y$"):
+        judge({"a": "x", "b": "y"})
+    with pytest.raises(Refused, match=r"^not x$"):
+        judge({"a": "x"})
+    with pytest.raises(Refused, match="'c' is no name of this exercise; the names are: a; b"):
+        judge({"c": "c"})
+
+
+@pytest.mark.parametrize("answer", [None, [3], np.array([3, 3]), "3", ..., {}])
+def test_what_is_neither_the_text_nor_the_number_is_not_the_same(answer):
+    assert not exercises.same(answer, 3) and exercises.same(3.0, 3) and exercises.same(np.int32(3), 3)

@@ -163,18 +163,18 @@ def test_exercise_1_names_the_levels_that_there_are_to_what_is_none(found, level
         ladder_exercises.binding(BINDING | {"naive": level}, found)
 
 
-@pytest.mark.parametrize("given", [None, "L2", 7, ["L2"], ...])
-def test_what_is_no_dict_is_refused_by_both_exercises_with_the_keys(found, run, record, given):
-    with pytest.raises(Refused, match="is no dict of answers; its keys must be: naive; coalesced"):
+@pytest.mark.parametrize("given", [None, "L2", 7, ["L2"]])
+def test_what_is_no_dict_is_refused_by_both_exercises(found, run, record, given):
+    with pytest.raises(Refused, match="is no dictionary: keep the names"):
         ladder_exercises.binding(given, found)
-    with pytest.raises(Refused, match="is no dict of answers; its keys must be: rung 0 is slow"):
+    with pytest.raises(Refused, match="is no dictionary: keep the names"):
         ladder_exercises.refuted(given, run, record)
 
 
 def test_a_misspelt_key_is_refused_with_the_keys(found, run, record):
-    with pytest.raises(Refused, match="'warps' is no key of this exercise; the keys are: naive; coalesced"):
+    with pytest.raises(Refused, match="'warps' is no name of this exercise; the names are: naive; coalesced"):
         ladder_exercises.binding(BINDING | {"warps": "L2"}, found)
-    with pytest.raises(Refused, match="'rung 0' is no key of this exercise"):
+    with pytest.raises(Refused, match="'rung 0' is no name of this exercise"):
         ladder_exercises.refuted({"rung 0": ("naive", "coalesced")}, run, record)
 
 
@@ -200,7 +200,8 @@ def test_exercise_1_refuses_a_wrong_level_among_gaps(found):
 
 
 def test_exercise_2_stub_is_not_attempted_and_the_solution_is_accepted(run, record):
-    assert printed_by_the_stub(2, run=run, h200=record) == ["\n".join(f"{NOT_ATTEMPTED}: {claim}" for claim in REFUTED)]
+    (printed,) = printed_by_the_stub(2, run=run, h200=record)
+    assert " ".join(printed.split()) == f"{NOT_ATTEMPTED}: {', '.join(REFUTED)}"
     assert folded_solution(2) == REFUTED
     assert ladder_exercises.refuted(REFUTED, run, record).startswith("accepted: 3 of 3")
 

@@ -27,7 +27,7 @@ def test_an_untouched_stub_is_not_attempted():
 
 
 def test_the_solution_is_accepted():
-    assert record_exercises.honest(SOLUTION).startswith("accepted: only C is honest")
+    assert record_exercises.honest(SOLUTION).startswith("accepted: 5 of 5. Only C is honest")
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_the_entries_are_found_in_whatever_climbs_are_shipped(shipping):
     assert "register_tiles_2d in place of register_tiles_1d; for 256 x 256 x 256" in entries["E"].text
     assert "median 2.000 ms in place of 4.000 ms at 2048 x 2048 x 2048." in entries["E"].text
     assert {letter: entry.verdict for letter, entry in entries.items()} == SOLUTION
-    assert record_exercises.honest(SOLUTION).startswith("accepted: only C is honest")
+    assert record_exercises.honest(SOLUTION).startswith("accepted: 5 of 5. Only C is honest")
 
 
 def test_a_gain_of_launches_that_the_host_holds_up_is_not_called_honest(shipping):
@@ -170,7 +170,7 @@ def test_a_gain_of_launches_that_the_host_holds_up_is_not_called_honest(shipping
 def test_an_entry_that_no_climb_has_is_left_out_and_the_solution_still_accepted(shipping):
     shipping(climb(2048, register_tiles_1d=4.0, register_tiles_2d=2.0))
     assert set(record_exercises.entries()) == {"A", "C", "D"}
-    assert record_exercises.honest(SOLUTION).startswith("accepted: only C is honest")
+    assert record_exercises.honest(SOLUTION).startswith("accepted: 3 of 3. Only C is honest")
     shipping()
     assert set(record_exercises.entries()) == {"A", "D"}
 

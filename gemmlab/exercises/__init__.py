@@ -5,7 +5,7 @@ attempted. Attempts run on the emulator whatever the backend: a wild store there
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Real
 from typing import Any
 
@@ -33,7 +33,7 @@ class Refused(AssertionError):
 def answers(given: Any) -> Mapping[Any, Any]:
     """Return a dictionary of answers as it is. Raises Refused for anything else."""
     if not isinstance(given, Mapping):
-        raise Refused(f"{shown(given)} is no dictionary: keep the names as they stand, and put numbers behind them")
+        raise Refused(f"{shown(given)} is no dictionary: keep the names as they stand, and put answers behind them")
     return given
 
 
@@ -151,6 +151,32 @@ def judge_numbers(
     if missing:
         return f"{NOT_ATTEMPTED}: {', '.join(missing)}; the rest is as counted"
     return f"accepted: {len(counted)} of {len(counted)} as counted. {lesson}"
+
+
+def judge_answers(given: Any, asked: Sequence[str], against: Callable[[str, Any], str | None], lesson: str = "") -> str:
+    """Return how far answers got, given by what was asked, with the lesson once all are right; `...` stands for one not
+    yet given, or for all of them.
+
+    `against` returns the evidence against an answer, None where it is right. Raises Refused with all the evidence, and
+    for what is no dictionary or has another name.
+    """
+    given = {} if given is ... else answers(given)
+    for name in given:
+        if name not in asked:
+            raise Refused(f"{shown(name)} is no name of this exercise; the names are: {'; '.join(asked)}")
+    said = {name: given[name] for name in asked if given.get(name, ...) is not ...}
+    evidence = [text for name, answer in said.items() if (text := against(name, answer))]
+    if evidence:
+        raise Refused("\n".join(evidence))
+    missing = [name for name in asked if name not in said]
+    if missing:
+        return f"{NOT_ATTEMPTED}: {', '.join(missing)}" + ("; the rest is right" if said else "")
+    return f"accepted: {len(asked)} of {len(asked)}. {lesson}"
+
+
+def same(answer: Any, right: str | float) -> bool:
+    """Say whether an answer, of whatever type, is the right text or number."""
+    return isinstance(answer, str | Real) and bool(answer == right)
 
 
 def judge_kernel(attempt: Kernel) -> str | None:

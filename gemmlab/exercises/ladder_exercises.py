@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from gemmlab import measured
-from gemmlab.exercises import NOT_ATTEMPTED, Refused
+from gemmlab.exercises import judge_answers, shown
 from gemmlab.hierarchy import Bounds
 from gemmlab.ladder_table import WIDTH
 from gemmlab.limits import Limit
@@ -46,19 +46,11 @@ def binding(predicted: Mapping[str, Any], found: Sequence[Limit]) -> str:
     A wrong one is refused with the time of the level that was named, which is not the longest.
     """
     right = {limit.rung.name: limit.bounds for limit in found}
-    predicted = _answers(predicted, right)
-    attempted = {name: level for name, level in predicted.items() if level is not ...}
-    refusals = [_not_binding(name, level, right[name]) for name, level in attempted.items()]
-    if any(refusals):
-        raise Refused("\n".join(filter(None, refusals)))
-    missing = [name for name in right if name not in attempted]
-    if missing:
-        return _filled(f"{NOT_ATTEMPTED}: {', '.join(missing)}")
     held = Counter(bounds.binding.name for bounds in right.values())
     binds = ", ".join(f"{level} binds {rungs}" for level, rungs in held.items())
+    lesson = f"Of the rungs, {binds}. Which of these bounds a kernel reaches, only a clock tells: the next table."
     return _filled(
-        f"accepted: {len(right)} of {len(right)}. Of the rungs, {binds}. "
-        "Which of these bounds a kernel reaches, only a clock tells: the next table."
+        judge_answers(predicted, list(right), lambda name, level: _not_binding(name, level, right[name]), lesson)
     )
 
 
@@ -68,34 +60,17 @@ def refuted(answers: Mapping[str, Any], run: Run, record: Record) -> str:
     A pair is the names of the rung that the claim is about and of another. It refutes a claim where the count did not
     fall and the other rung is faster all the same, or where it fell clearly and the other is no faster.
     """
-    answers = _answers(answers, CLAIMS)
-    missing = [claim for claim in CLAIMS if answers.get(claim, ...) is ...]
-    refusals = [_refusal(claim, answers[claim], run, record) for claim in CLAIMS if claim not in missing]
-    if any(refusals):
-        raise Refused("\n".join(filter(None, refusals)))
-    if missing:
-        return "\n".join(f"{NOT_ATTEMPTED}: {claim}" for claim in missing)
-    return _filled(
-        f"accepted: {len(CLAIMS)} of {len(CLAIMS)} refuted, by {record.label}. A count that can change while the time "
-        "stays, or stay while the time changes, is not what the time hangs on. Next: the quiz."
+    lesson = (
+        f"They are refuted by {record.label}. A count that can change while the time stays, or stay while the time "
+        "changes, is not what the time hangs on. Next: the quiz."
     )
-
-
-def _answers(given: Any, asked: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Answers by what was asked. Raises Refused for anything else than a dict with such keys."""
-    names = "; ".join(asked)
-    if not isinstance(given, Mapping):
-        raise Refused(_filled(f"{given!r} is no dict of answers; its keys must be: {names}"))
-    unknown = [name for name in given if name not in asked]
-    if unknown:
-        raise Refused(_filled(f"{unknown[0]!r} is no key of this exercise; the keys are: {names}"))
-    return given
+    return _filled(judge_answers(answers, list(CLAIMS), lambda claim, pair: _refusal(claim, pair, run, record), lesson))
 
 
 def _not_binding(name: str, level: Any, bounds: Bounds) -> str | None:
     levels = {known.name: known for known in bounds.levels}
     if not isinstance(level, str) or level not in levels:
-        return _filled(f"{name}: {level!r} is no level; the levels are: {', '.join(levels)}")
+        return _filled(f"{name}: {shown(level)} is no level; the levels are: {', '.join(levels)}")
     if level == bounds.binding.name:
         return None
     milliseconds = 1e3 * levels[level].seconds
@@ -110,9 +85,9 @@ def _refusal(claim: str, answer: Any, run: Run, record: Record) -> str | None:
         before, after = answer
         counts = [_count(rows[name], count) for name in (before, after)]
     except (KeyError, TypeError, ValueError):
-        return _filled(f"{claim}: {answer!r} is no pair of rungs out of {', '.join(rows)}")
+        return _filled(f"{claim}: {shown(answer)} is no pair of rungs out of {', '.join(rows)}")
     if before != rung:
-        return _filled(f"{claim}: a pair must begin with {rung!r}, which the claim is about, not with {before!r}")
+        return _filled(f"{claim}: a pair must begin with {rung!r}, which the claim is about, not with {shown(before)}")
     left = counts[1] / counts[0]
     speeds = measured.timed(record)
     gain = speeds[after]["gflops"] / speeds[before]["gflops"]

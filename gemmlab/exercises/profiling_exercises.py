@@ -11,7 +11,7 @@ from typing import Any
 
 from gemmlab import emulator, launch
 from gemmlab.emulator.traffic import metrics
-from gemmlab.exercises import NOT_ATTEMPTED, Refused
+from gemmlab.exercises import judge_answers, same, shown
 from gemmlab.gemm import Gemm
 from gemmlab.ladder import RUNGS, rung
 from gemmlab.profiling import captures, counters
@@ -92,8 +92,8 @@ def whose(answers: Mapping[str, Any]) -> str:
 
     def evidence(which: str, said: Any) -> str:
         known = [each.name for each in RUNGS]
-        if said not in known:
-            return f"{which}: there is no rung {said!r}; the names are {', '.join(known)}"
+        if not any(same(said, name) for name in known):
+            return f"{which}: there is no rung {shown(said)}; the names are {', '.join(known)}"
         traced = counters.counts(launch.trace(launch.of(rung(said)), PROBLEM).accesses)
         return f"{which}: {_signature(counted[right[which]])}; {said} on the emulator: {_signature(traced)}"
 
@@ -128,7 +128,7 @@ def conflict(answers: Mapping[str, Any]) -> str:
     return _judge(
         answers,
         right,
-        lambda name, said: f"{name} is not {said!r}: {evidence[name]}",
+        lambda name, said: f"{name} is not {shown(said)}: {evidence[name]}",
         "Its row stride is 32 words, so a column lies in one bank: the array has 33 a row, the index does not. The "
         "merged load is 16 bytes wide and takes 32 wavefronts where 4 would do. Next: exercise 3.",
     )
@@ -139,8 +139,8 @@ def choose(answers: Mapping[str, Any]) -> str:
     right = {question.asks: question.metric for question in QUESTIONS if question.asks in ASKED}
 
     def evidence(asked: str, said: Any) -> str:
-        other = next((question.asks for question in QUESTIONS if question.metric == said), None)
-        return f"{asked} {said!r} " + (f"answers: {other}" if other else "is no metric of section 4")
+        other = next((question.asks for question in QUESTIONS if same(said, question.metric)), None)
+        return f"{asked} {shown(said)} " + (f"answers: {other}" if other else "is no metric of section 4")
 
     return _judge(
         answers,
@@ -154,8 +154,8 @@ def diagnose(answers: Mapping[str, Any]) -> str:
     """Judge the cause, one of CAUSES, of what each of LOGS shows."""
 
     def evidence(log: str, said: Any) -> str:
-        if said not in CAUSES:
-            return f"{log}: {said!r} is none of {', '.join(CAUSES)}"
+        if not any(same(said, cause) for cause in CAUSES):
+            return f"{log}: {shown(said)} is none of {', '.join(CAUSES)}"
         return f"{log} is not {said!r}: {_TELLS[log]}"
 
     return _judge(
@@ -167,20 +167,11 @@ def diagnose(answers: Mapping[str, Any]) -> str:
     )
 
 
-def _judge(
-    answers: Mapping[str, Any], right: Mapping[str, Any], evidence: Callable[[str, Any], str], lesson: str
-) -> str:
-    """How far answers got; `...` stands for one not yet given. Raises Refused with the evidence against wrong ones."""
-    if not isinstance(answers, Mapping):
-        raise Refused(f"{answers!r} holds no answers: give a dictionary with {', '.join(right)}")
-    given = {name: answers[name] for name in right if answers.get(name, ...) is not ...}
-    wrong = [evidence(name, said) for name, said in given.items() if said != right[name]]
-    if wrong:
-        raise Refused(f"{len(wrong)} of {len(right)} are wrong\n" + "\n".join(wrong))
-    if len(given) < len(right):
-        missing = ", ".join(name for name in right if name not in given)
-        return f"{NOT_ATTEMPTED}: {missing}" + ("; the rest is right" if given else "")
-    return f"accepted: {len(right)} of {len(right)} are right. {lesson}"
+def _judge(given: Any, right: Mapping[str, Any], evidence: Callable[[str, Any], str], lesson: str) -> str:
+    """How far answers got, held against the right ones; `evidence` speaks against one that is wrong."""
+    return judge_answers(
+        given, list(right), lambda name, said: None if same(said, right[name]) else evidence(name, said), lesson
+    )
 
 
 def _signature(counts: Counts) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from gemmlab import columns, emulator, launch, measured, record, records
 from gemmlab.backend import Backend
-from gemmlab.exercises import NOT_ATTEMPTED, Refused, answers, shown
+from gemmlab.exercises import NOT_ATTEMPTED, Refused, answers, judge_answers, same, shown
 from gemmlab.gemm import Gemm
 from gemmlab.ladder import rung
 from gemmlab.launch import Kernel
@@ -93,19 +93,14 @@ def honest(attempt: Any) -> str:
 
     Raises Refused with what the record says of each entry that was judged wrongly.
     """
-    known = entries()
-    if attempt is ...:
-        return f"{NOT_ATTEMPTED}: write what each entry is, by its letter"
-    given = {name: answers(attempt).get(name, ...) for name in known}
-    wrong = [name for name, said in given.items() if said is not ... and not _says(said, known[name].verdict)]
-    if wrong:
-        raise Refused("\n".join(_refusal(name, given[name]) for name in wrong))
-    missing = [name for name, said in given.items() if said is ...]
-    if missing:
-        return f"{NOT_ATTEMPTED}: {', '.join(missing)}" + ("" if len(missing) == len(known) else "; the rest is right")
-    return (
-        "accepted: only C is honest. An entry is so by what stands behind it: the same problem on both sides, samples "
-        "of both, a difference beyond their noise, and no finding that stops the branch. Next: the quiz."
+    # A letter of which gemmlab ships nothing has no entry, though the notebook asks for it.
+    given = {name: answers({} if attempt is ... else attempt).get(name, ...) for name in entries()}
+    return judge_answers(
+        given,
+        list(given),
+        _refusal,
+        "Only C is honest. An entry is so by what stands behind it: the same problem on both sides, samples of both, a "
+        "difference beyond their noise, and no finding that stops the branch. Next: the quiz.",
     )
 
 
@@ -223,11 +218,8 @@ def _in_words(value: Any) -> str:
     return "-" if value is None else value
 
 
-def _says(said: Any, verdict: str) -> bool:
-    return isinstance(said, str) and said == verdict
-
-
-def _refusal(name: str, said: Any) -> str:
-    if not any(_says(said, fault) for fault in FAULTS):
+def _refusal(name: str, said: Any) -> str | None:
+    if not any(same(said, fault) for fault in FAULTS):
         return f"{name}: {shown(said)} is none of {', '.join(map(repr, FAULTS))}"
-    return f"{name}: not {said!r}; {entries()[name].evidence}"
+    entry = entries()[name]
+    return None if said == entry.verdict else f"{name}: not {said!r}; {entry.evidence}"
