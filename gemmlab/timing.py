@@ -3,8 +3,8 @@
 The policy. Buffers are allocated and filled before. Launches to warm up come first: they compile, load and fill caches,
 and are waited for. Then the batch is sized, so that in a trial it lasted MIN_SAMPLE_MS: an event resolves about half a
 microsecond, according to the manual of the CUDA Driver API (cuEventElapsedTime), and the first launch of a batch waits
-for the host; both together are then less than half a percent. A sample is the time of a batch over its launches. While
-each sample runs, the GPU's clocks are read. The work counted for a speed is 2*M*N*K.
+for one submission; with SUBMISSION_MS both are less than half a percent. A sample is the time of a batch over its
+launches. While each sample runs, the GPU's clocks are read. The work counted for a speed is 2*M*N*K.
 
 Three figures have names of their own, in a Timing's boundary: launches one by one on resident inputs, a batch captured
 in a CUDA graph (where the host no longer limits launches shorter than their submission), and end to end with copies.

@@ -181,7 +181,7 @@ def written(problem: Gemm) -> str:
 
 DOUBT = (
     f"* At {SUBMISSION_MS} ms or less a time, of cuBLAS too, may be mostly that of submitting the launch, and a share "
-    "of cuBLAS says nothing of kernels: compare larger problems."
+    "of cuBLAS then compares submissions, not kernels: compare larger problems."
 )
 
 
