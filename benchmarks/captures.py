@@ -27,7 +27,7 @@ from gemmlab.profiling.counters import answers
 from gemmlab.profiling.defects import DEFECTS, PROBLEM
 from gemmlab.profiling.nvidia_tools import COMPUTE_SANITIZER, NSIGHT_COMPUTE, ToolFailed, version
 
-LONGEST = 6000  # characters of a text that are kept
+LONGEST = 12000  # characters of a text that are kept
 CUT = "\n... the rest is cut\n"
 
 
@@ -51,10 +51,10 @@ def checks() -> Iterator[dict[str, str]]:
 
 
 def shortened(text: str) -> str:
-    """Return a text, cut at the end of a line where it is longer than LONGEST."""
+    """Return a text, cut between two paragraphs where it is longer than LONGEST."""
     if len(text) <= LONGEST:
         return text
-    return text[:LONGEST].rpartition("\n")[0] + CUT
+    return text[:LONGEST].rpartition("\n\n")[0] + CUT
 
 
 def main() -> int:

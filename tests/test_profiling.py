@@ -129,6 +129,7 @@ def test_a_report_is_what_ncu_prints_less_its_remarks_and_the_process(ncu):
         *("Section:", "Occupancy"),
     ]
     assert "--section=Occupancy" in ncu.calls[0]
+    assert "--kernel-name=regex:^(gemm_naive)$" in ncu.calls[0]  # and not gemmlab's own probe of the GPU
 
 
 def test_a_program_that_hangs_is_ended_and_said_to_have_been_running(ncu, monkeypatch):

@@ -107,6 +107,22 @@ def test_one_analysis_with_two_partners_is_two_races():
     ]  # fmt: skip
 
 
+def test_the_hazards_of_all_instructions_of_a_line_are_added():
+    more = ANALYSIS.replace(
+        "[508 hazards]", "[508 hazards]\n=========     and Read access at k()+0x110 in block_error.cu:51 [492 hazards]"
+    )
+    assert [one.count for one in read(more)] == [508 + 492]
+    assert [one.count for one in read(more + HAZARDS)] == [508 + 492]
+
+
+def test_a_hazard_that_breaks_off_after_its_first_thread_is_no_finding():
+    whole, _, _ = HAZARDS.rpartition("=========     Read Thread")
+    assert read(whole) == read(
+        HAZARDS.partition("========= Error: Potential RAW hazard detected at __shared__ 0x8d")[0]
+    )
+    assert read(WARP.partition("=========     Write Thread (1, 0, 0)")[0]) == ()
+
+
 def test_hazards_within_a_warp_are_warnings():
     (found,) = read(WARP)
     assert (found.what, found.severity, found.threads) == ("write after write", "warning", ((0, 0, 0), (1, 0, 0)))

@@ -80,12 +80,14 @@ def report(kernels: Mapping[str, Kernel], problem: Gemm, sections: Sequence[str]
         log = Path(scratch, "ncu.txt")
         program = child_launch.program(Path(scratch), [(kernel, problem) for kernel in kernels.values()])
         chosen = [f"--section={section}" for section in sections]
+        # The process launches more than it is asked for: gemmlab looks first whether the GPU answers.
+        chosen.append(f"--kernel-name=regex:^({'|'.join(kernel.entry for kernel in kernels.values())})$")
         command = [ncu, "--clock-control=none", "--target-processes=all", f"--log-file={log}", *chosen, *program]
         wrong = child.run(command, SECONDS)
         said = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
     _require_counters(said)
     # Remarks of ncu itself begin with ==, and the process that a report is of stands in brackets.
-    text = "\n".join(line for line in said.splitlines() if not re.match(r"==|\[\d+\]", line))
+    text = "\n".join(line.rstrip() for line in said.splitlines() if not re.match(r"==|\[\d+\]", line))
     if wrong or not text.strip():
         raise NoKernel(f"Nsight Compute reports no kernel: {wrong or last_words(said)}", _LAUNCH)
     return text

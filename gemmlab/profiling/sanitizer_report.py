@@ -5,7 +5,7 @@ errors, racecheck's analyses and hazards, uninitialized reads, and barrier error
 """
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -43,8 +43,8 @@ _ADDRESS = re.compile(r"(?:Address|Access(?: at)?) \w+ is (?P<wrong>out of bound
 @dataclass(frozen=True)
 class Finding:
     """One finding. `accesses` are (line, what it does) in the order of the report, line 0 where it names none; `block`
-    and `threads` are of the first report, or None and empty where it has none; `count` is of reports or, for a race, of
-    bytes in hazard.
+    and `threads` are of the first report, or None and empty where it has none; `count` is of reports or, for a race,
+    the hazards that racecheck counts: bytes, once for each two instructions of machine code that meet there.
     """
 
     what: str
@@ -70,16 +70,19 @@ def read(text: str) -> tuple[Finding, ...]:
     analysis, with the count of that. Unknown lines are passed over.
     """
     reports = tuple(_reports(text))
-    # A race is known by its lines: an analysis names them in one order, a hazard in the order of time.
-    totals = {frozenset(one.accesses): one.count for one in reports if one.what == _RACE}
+    # A race is known by its lines: an analysis names them in one order, a hazard in the order of time. An analysis has
+    # an entry for every two instructions of machine code, and a line may have many.
+    totals: Counter[frozenset[tuple[int, str]]] = Counter()
+    for one in reports:
+        if one.what == _RACE:
+            totals[frozenset(one.accesses)] += one.count
     detailed = {frozenset(one.accesses) for one in reports if one.what in _HAZARDS.values()}
     alike: dict[tuple[object, ...], list[Finding]] = defaultdict(list)
     for one in reports:
         if one.what != _RACE or frozenset(one.accesses) not in detailed:
             alike[one.what, one.accesses].append(one)
     return tuple(
-        replace(first, count=totals.get(frozenset(first.accesses), 1 + len(others)))
-        for first, *others in alike.values()
+        replace(first, count=totals[frozenset(first.accesses)] or 1 + len(others)) for first, *others in alike.values()
     )
 
 
@@ -112,7 +115,7 @@ def _reports(text: str) -> Iterator[Finding]:
     first = (0, "")
     for line in (re.sub(r"^=+", "", line).strip() for line in text.splitlines()):
         if (start := _ANALYSIS.match(line)) or (start := _HAZARD.match(line)) or (start := _FAULT.match(line)):
-            if current is not None and current.accesses:
+            if current is not None and _is_whole(current):
                 yield current
             current, first = _begun(start)
         elif current is None:
@@ -130,8 +133,13 @@ def _reports(text: str) -> Iterator[Finding]:
             current = replace(current, what=f"{current.what}, {address['wrong']}")
         elif (at := _AT.match(line)) and current.what != _RACE and current.what not in _HAZARDS.values():
             current = replace(current, accesses=((int(at["line"] or 0), current.accesses[0][1]),))
-    if current is not None and current.accesses:
+    if current is not None and _is_whole(current):
         yield current
+
+
+def _is_whole(report: Finding) -> bool:
+    """Say whether a report has all its accesses: one that breaks off names no race."""
+    return len(report.accesses) >= (2 if report.what in _HAZARDS.values() else 1)
 
 
 def _begun(start: re.Match[str]) -> tuple[Finding, tuple[int, str]]:
