@@ -1,6 +1,8 @@
 """The exercise on honest entries: the untouched stub, the solution, and what is said of each wrong judgement."""
 
+import json
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -54,6 +56,16 @@ def test_the_log_breaks_its_lines_between_words():
     assert " ".join(lines).replace("  ", " ") == " ".join(
         f"{name}. {entry.text}" for name, entry in record_exercises.entries().items()
     )
+
+
+def test_an_entry_is_shown_field_by_field_in_lines_that_do_not_break():
+    observed = ["64 x 64 x 64: " + "right, " * 20]
+    first, *middle, last = record_exercises.entry_text({"kernel": "mine", "observed": observed, "despite": []}).split(
+        "\n"
+    )
+    assert (first, last) == ("kernel    mine", "despite   -") and len(middle) == 2
+    assert middle[0].startswith("observed  64 x 64 x 64: right,") and middle[1].startswith(" " * 10 + "right,")
+    assert max(map(len, middle)) <= 100
 
 
 def test_a_decision_of_ones_own_enters_the_log_and_is_shown_as_lines(folder):
@@ -204,3 +216,12 @@ def test_what_is_no_dictionary_of_judgements_is_refused(odd):
 def test_a_judgement_that_is_none_is_refused_with_those_there_are(odd):
     with pytest.raises(Refused, match=r"^A: .{1,90} is none of 'honest', 'nothing was timed', 'within noise'"):
         record_exercises.honest({"A": odd})
+
+
+def test_the_solution_that_the_notebook_folds_away_is_accepted():
+    notebook = json.loads((Path(__file__).parent.parent / "notebooks" / "25_record.ipynb").read_text("utf-8"))
+    (cell,) = (cell for cell in notebook["cells"] if cell["id"] == "exercise-1-answer")
+    (solution,) = re.findall(r"```python\n(.*?)```", "".join(cell["source"]), re.DOTALL)
+    names = {}
+    exec(solution, names)
+    assert names["attempt"] == SOLUTION and record_exercises.honest(names["attempt"]).startswith("accepted")

@@ -70,7 +70,7 @@ def log() -> str:
 
 
 def decided(folder: str | Path, attempt: Any) -> str:
-    """Add a learner's decision to a record's log, and return the entry as text, a line a field.
+    """Add a learner's decision to a record's log, and return the entry as text.
 
     An attempt that still holds dots is not attempted. Raises Refused for one that the record does not allow.
     """
@@ -85,7 +85,13 @@ def decided(folder: str | Path, attempt: Any) -> str:
         entry = record.decide(folder, attempt).decisions[-1]
     except ValueError as error:
         raise Refused(str(error)) from None
-    return "\n".join(f"{name:<9} {_in_words(value)}" for name, value in entry.items())
+    return entry_text(entry)
+
+
+def entry_text(entry: Mapping[str, Any]) -> str:
+    """Return an entry of a log as text, a field after another, in lines of at most WIDTH characters."""
+    fields = (f"{name:<9} {_in_words(value)}" for name, value in entry.items())
+    return "\n".join(textwrap.fill(field, WIDTH, subsequent_indent=10 * " ") for field in fields)
 
 
 def honest(attempt: Any) -> str:
