@@ -7,11 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gemmlab import columns, measured, record, records
+from gemmlab import columns, measured, measurements, record, records
 from gemmlab.exercises import Refused, record_exercises
+from gemmlab.gemm import Gemm
+from gemmlab.measurements import Findings, Measurement
 from gemmlab.record import Decision
 from gemmlab.record.recorded import written
 from gemmlab.records import Record
+from gemmlab.timing import Timing
 
 SOLUTION = {
     "A": "nothing was timed",
@@ -23,13 +26,14 @@ SOLUTION = {
 
 
 def test_an_untouched_stub_is_not_attempted():
-    assert record_exercises.honest(dict.fromkeys("ABCDE", ...)) == "not attempted: A, B, C, D, E"
+    letters = ", ".join(record_exercises.entries())
+    assert record_exercises.honest(dict.fromkeys("ABCDE", ...)) == f"not attempted: {letters}"
     assert record_exercises.honest(...).startswith("not attempted")
-    assert record_exercises.honest({"C": "honest"}) == "not attempted: A, B, D, E; the rest is right"
+    assert record_exercises.honest({"C": "honest"}).endswith("the rest is right")
 
 
 def test_the_solution_is_accepted():
-    assert record_exercises.honest(SOLUTION).startswith("accepted: 5 of 5. Only C is honest")
+    assert re.match(r"accepted: (\d) of \1\. Only C is honest", record_exercises.honest(SOLUTION))
 
 
 @pytest.mark.parametrize(
@@ -112,10 +116,10 @@ def test_every_time_that_an_entry_quotes_is_the_median_of_a_shipped_climb():
         for name, of in measured.timings(climb).items()
     }
     for letter in "BCE":
-        if letter in record_exercises.entries():
+        entry = record_exercises.entries().get(letter)
+        if entry and "second run" not in entry.text:
             quoted = re.search(
-                r"(\w+) in place of (\w+); .* median (\S+) ms in place of (\S+) ms at (.*)\. Kept",
-                record_exercises.entries()[letter].text,
+                r"(\w+) in place of (\w+); .* median (\S+) ms in place of (\S+) ms at (.*)\. Kept", entry.text
             )
             new, old, after, before, problem = quoted.groups()
             assert {(problem, new, after), (problem, old, before)} <= medians
@@ -145,11 +149,12 @@ REVERSED = (
 
 @pytest.fixture
 def shipping(monkeypatch):
-    """Let gemmlab ship other climbs."""
+    """Let gemmlab ship other climbs, and other measurements of notebook 21."""
 
-    def ship(*climbs):
+    def ship(*climbs, findings=None):
         record_exercises.entries.cache_clear()
         monkeypatch.setattr(records, "shipped", lambda: climbs)
+        monkeypatch.setattr(measurements, "newest", lambda *asked: findings)
 
     yield ship
     record_exercises.entries.cache_clear()
@@ -172,6 +177,25 @@ def test_the_entries_are_found_in_whatever_climbs_are_shipped(shipping):
     assert "median 2.000 ms in place of 4.000 ms at 2048 x 2048 x 2048." in entries["E"].text
     assert {letter: entry.verdict for letter, entry in entries.items()} == SOLUTION
     assert record_exercises.honest(SOLUTION).startswith("accepted: 5 of 5. Only C is honest")
+
+
+def test_where_all_gains_are_beyond_noise_two_runs_of_one_kernel_show_what_noise_is(shipping):
+    def row(label, *milliseconds):
+        return Measurement("values", "warp_tiles", label, Gemm(8, 8, 8), Timing(milliseconds, 5, 3, "warm L2"))
+
+    rows = (row("zeros", 3.0, 3.0, 3.0, 3.0), row("zeros, again", 4.0, 4.0, 4.0, 4.0))  # slower: nobody would boast
+    rows += (row("uniform", 2.0, 2.1, 2.2, 2.3), row("uniform, again", 1.9, 2.1, 2.1, 2.2))
+    found = Findings({"card": "NVIDIA H200", "date": "2026-12-03"}, rows)
+    shipping(climb(2048, register_tiles_1d=4.0, register_tiles_2d=2.0), findings=found)
+    entry = record_exercises.entries()["B"]
+    assert entry.text.startswith("a second run of warp_tiles in place of the first; for 8 x 8 x 8 (NVIDIA H200).")
+    assert "median 2.100 ms in place of 2.150 ms" in entry.text and entry.verdict == "within noise"
+    lines = [line.split() for line in record_exercises.samples().splitlines()]
+    # Quartiles of four samples, by linear interpolation.
+    assert "the first 2.150 2.075 to 2.225".split() in lines
+    assert "a second run of warp_tiles 2.100 2.050 to 2.125".split() in lines
+    shipping(*REVERSED, climb(4096, vectorized=30.3, warp_tiles=30.0), findings=found)
+    assert "vectorized" in record_exercises.entries()["B"].text and "second run" not in record_exercises.samples()
 
 
 def test_a_gain_of_launches_that_the_host_holds_up_is_not_called_honest(shipping):
