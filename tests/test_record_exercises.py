@@ -40,7 +40,7 @@ def test_the_solution_is_accepted():
     ("name", "said", "evidence"),
     [
         ("A", "honest", "nothing was timed"),
-        ("B", "honest", r"middle half of the samples at \S+ x \S+ x \S+: \w+ \S+ to \S+ ms, \w+ \S+ to \S+ ms"),
+        ("B", "honest", "middle half of the samples at"),
         ("C", "within noise", "middle half of the samples at"),
         ("D", "honest", "race: 33 x 33 x 65"),
         ("E", "honest", "middle half of the samples at .*: register_tiles_2d .*, register_tiles_1d"),

@@ -190,7 +190,7 @@ def _entry(record: Record, line: str, number: int) -> Mapping[str, Any]:
     try:
         entry = json.loads(line)
     except ValueError as error:
-        raise ValueError(f"line {number} is no JSON: {error}") from None
+        raise ValueError(f"line {number} is no JSON: {error}: take it out if it was cut off") from None
     record_form.check_decision(entry, record.kernels, f"line {number}")
     if entry["verdict"] == "kept":
         found = decisions.stops(record, entry["kernel"], entry["against"])
