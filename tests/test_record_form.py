@@ -146,5 +146,5 @@ def test_a_decision_that_was_written_by_hand_against_the_findings_is_refused(tmp
     with pytest.raises(ValueError, match=r"line 1\.kernel is 'other', but the record has mine"):
         record.load(folder)
     (folder / "decisions.jsonl").write_text(json.dumps(entry) + "\nkept\n")
-    with pytest.raises(ValueError, match="line 2 is no JSON: .*: take it out if it was cut off"):
+    with pytest.raises(ValueError, match=r"line 2 is no JSON: .*: take it out if it was cut off"):
         record.load(folder)
