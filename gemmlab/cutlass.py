@@ -133,6 +133,8 @@ def kernel(setting: Simt) -> Kernel:
     }
     # CUDA's own headers too, which CuPy looks for elsewhere than gemmlab does.
     cuda = [folder for name in ("cudart", "cccl") if (folder := pathfinder.find_nvidia_header_directory(name))]
+    # A toolkit keeps CCCL inside its own headers, among them crt/mma.h, which the wheel of cudart does not bring.
+    cuda += [str(Path(folder).parent) for folder in cuda if Path(folder).name == "cccl"]
     return Kernel(
         SOURCE,
         "gemm_cutlass",
