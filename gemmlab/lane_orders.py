@@ -5,6 +5,7 @@ import re
 from gemmlab.ladder import rung
 
 WARP_TILES = rung("warp_tiles")
+MOST_SHOWN = 80  # characters of a statement that is none which a refusal repeats
 MAPPING = ("warp_row", "warp_col", "tx", "ty")
 ORDERS = {
     "row by row": ("lane % (WN / TN)", "lane / (WN / TN)"),
@@ -29,7 +30,7 @@ def mapped(statements: str, source: str | None = None) -> str:
     if set(found) != set(MAPPING) or rest:
         raise ValueError(
             f"a mapping is one statement 'const int NAME = ...;' for each of {', '.join(MAPPING)}, not "
-            f"{', '.join(found) or 'none'}{' and ' + rest if rest else ''}"
+            f"{', '.join(found) or 'none'}{' and ' + rest[:MOST_SHOWN] if rest else ''}"
         )
     return _with(found, source)
 
@@ -43,7 +44,8 @@ def own(source: str | None = None) -> str:
 def _with(expressions: dict[str, str], source: str | None) -> str:
     text = source or WARP_TILES.source()
     for name, expression in expressions.items():
-        text, times = re.subn(_statement(name), f"const int {name} = {expression};", text)
+        statement = f"const int {name} = {expression};"
+        text, times = re.subn(_statement(name), lambda _, statement=statement: statement, text)
         if times != 1:
             raise ValueError(f"the source sets {name} {times} times, not once: start from rung 6's own")
     return text

@@ -111,7 +111,9 @@ def of(rung: Rung, tile: Tile | None = None, source: str | None = None) -> Kerne
     """
     full = rung.full_tile(tile)
     macros.require_options(source or "", full)
-    return Kernel(source or rung.source(), rung.entry, rung.options(full), Covering(rung, tuple(full.items())))
+    return Kernel(
+        rung.source() if source is None else source, rung.entry, rung.options(full), Covering(rung, tuple(full.items()))
+    )
 
 
 def geometry(kernel: Kernel, problem: Gemm) -> Geometry:

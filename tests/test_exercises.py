@@ -308,7 +308,9 @@ def test_an_odd_answer_is_repeated_in_few_characters_whatever_it_is(answer, said
 
 def test_answers_in_words_are_judged_one_by_one_and_told_how_far_they_got():
     def judge(given):
-        return exercises.judge_answers(given, ["a", "b"], lambda name, said: "" if said == name else f"not {said}", "Go.")
+        return exercises.judge_answers(
+            given, ["a", "b"], lambda name, said: "" if said == name else f"not {said}", "Go."
+        )
 
     assert judge(...) == judge({}) == judge({"a": ..., "b": ...}) == "not attempted: a, b"
     assert judge({"b": "b"}) == "not attempted: a; the rest is right"

@@ -152,6 +152,8 @@ LAYERS = (
     "hierarchy_table",
     "limits",
     "ladder_table",
+    "exercises.judging",
+    "exercises.attempts",
     "exercises",
     "exercises.shared_tile_exercises",
     "exercises.register_tile_exercises",

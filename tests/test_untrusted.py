@@ -1,5 +1,7 @@
 """A kernel from anywhere cannot hang the process, exhaust its memory or reach what is not its own."""
 
+import time
+
 import numpy as np
 import pytest
 
@@ -55,6 +57,20 @@ def test_the_time_limit_holds_from_batch_to_batch_of_the_largest_grid(limit, bod
 def test_a_kernel_that_never_ends_is_stopped(limit, body, capsys):
     limit(0.3)
     assert fault(body, floats(1), block=64).kind == "timeout"
+
+
+def test_launches_that_share_a_budget_of_time_end_together_and_the_limit_of_each_is_back_after_it(limit):
+    limit(60)
+    spin, begin = kernel("while (*(volatile float*)y == 0);"), time.monotonic()
+    with cp.time_budget(0.3):
+        for _ in range(3):
+            with pytest.raises(cp.KernelFault, match=r"the time for all launches together is up"):
+                spin((1,), (1,), (floats(1),))
+    assert 0.3 <= time.monotonic() - begin < 10
+    kernel("y[0] = 1.0f;")((1,), (1,), (floats(1),))
+    limit(0.2)
+    with pytest.raises(cp.KernelFault, match=r"stopped after 0\.2 s"):
+        spin((1,), (1,), (floats(1),))
 
 
 FLOOD = 'for (int i = 0; i < 100; ++i) printf("%.50d", 7);'

@@ -24,7 +24,7 @@ from .arrays import (
     zeros,
     zeros_like,
 )
-from .device import RawKernel, architecture, time_limit, use_architecture
+from .device import RawKernel, architecture, time_budget, time_limit, use_architecture
 from .faults import Hazard, KernelFault
 from .instructions import UnsupportedInstruction
 from .requests import Request, request
@@ -63,6 +63,7 @@ __all__ = [
     "ndarray",
     "ones",
     "request",
+    "time_budget",
     "time_limit",
     "trace",
     "uint8",

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import math
 import os
 import re
+import time
+from collections.abc import Iterator
 from math import prod
 
 from gemmlab import gpus, nvrtc
@@ -21,6 +25,7 @@ DEFAULT_ARCHITECTURE = "sm_90"
 _settings = {
     "architecture": os.environ.get("GEMMLAB_ARCHITECTURE", DEFAULT_ARCHITECTURE),
     "seconds": float(os.environ.get("GEMMLAB_TIME_LIMIT", "120")),
+    "deadline": math.inf,
 }
 
 
@@ -47,6 +52,17 @@ def time_limit(seconds: float | None = None) -> float:
             raise ValueError(f"the time limit is {seconds}, but must be more than 0 seconds")
         _settings["seconds"] = float(seconds)
     return _settings["seconds"]
+
+
+@contextlib.contextmanager
+def time_budget(seconds: float) -> Iterator[None]:
+    """Within it, all launches together are stopped after so many seconds, whatever the time limit of each."""
+    before = _settings["deadline"]
+    _settings["deadline"] = min(before, time.monotonic() + seconds)
+    try:
+        yield
+    finally:
+        _settings["deadline"] = before
 
 
 @functools.lru_cache(maxsize=128)
@@ -169,7 +185,8 @@ def launch(
     for hazard in bound.hazards:
         on_fault(hazard)
     if not bound.refused:
-        machine = Machine(program, MEMORY, on_fault, observers, time_limit())
+        until = _settings["deadline"]
+        machine = Machine(program, MEMORY, on_fault, observers, min(time_limit(), until - time.monotonic()), until)
         for observer in observers:
             observer.begin(bound.arrays)
         machine.run(grid, block, bound.parameters, int(shared_mem))

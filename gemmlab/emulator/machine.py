@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import inf
 
 import numpy as np
 
@@ -45,20 +46,23 @@ POLL = PATIENCE // 50
 """Blocks that one counts for which looks at a flag."""
 
 STEPS_PER_LOOK = 1000
-
 NOTICE_SECONDS = 10.0
 """After so long in one batch of blocks a launch says where it is, or stops where it has gone wrong before."""
 
 
 @dataclass
 class Machine:
-    """One launch. `on_fault` receives every hazard that the machine itself finds; it may raise to stop the launch."""
+    """One launch, of `seconds` at most, and not past `until` on the monotonic clock.
+
+    `on_fault` receives every hazard that the machine itself finds; it may raise to stop the launch.
+    """
 
     program: Program
     memory: GlobalMemory
     on_fault: Callable[[Hazard], None]
     observers: tuple[Observer, ...] = ()
     seconds: float = 120.0
+    until: float = inf
     lanes: int = LANES
     output: Output = field(default_factory=Output)
     _deadline: float = field(default=0.0, init=False)
@@ -73,7 +77,7 @@ class Machine:
         dynamic_shared: int = 0,
     ) -> None:
         """Run the kernel over a grid; grid and block are (x, y, z), parameters the raw bytes of each by name."""
-        self._deadline = time.monotonic() + self.seconds
+        self._deadline = min(time.monotonic() + self.seconds, self.until)
         function = self.program.kernel
         self.program.pass_parameters(parameters)
         regions = self.program.shared.regions(dynamic_shared)
@@ -150,9 +154,11 @@ class Machine:
         """Raise KernelFault when the time of the launch is up; say once for a batch that it takes long."""
         now = time.monotonic()
         if now > self._deadline:
-            cure = "a loop here may never end; if the launch is only long, use a smaller problem or allow more with "
-            cure += "emulator.time_limit(seconds)"
-            raise KernelFault(Hazard("timeout", line, f"the launch was stopped after {self.seconds:g} s", cure=cure))
+            what = f"the launch was stopped after {self.seconds:g} s"
+            cure = "; if the launch is only long, use a smaller problem or allow more with emulator.time_limit(seconds)"
+            if self._deadline == self.until:
+                what, cure = "the time for all launches together is up", ", or few threads do the work of many"
+            raise KernelFault(Hazard("timeout", line, what, cure=f"a loop here may never end{cure}"))
         if now > self._notice:
             self._notice = self._deadline
             self._give_notice(line)
@@ -163,7 +169,7 @@ class Machine:
         if self._faulted:
             cure = "mend the other findings first; a loop here may never end"
             raise KernelFault(Hazard("timeout", line, f"{running}, so the launch was stopped", cure=cure))
-        stop = f"interrupt with the stop button or Ctrl+C, or wait for the limit of {self.seconds:g} s"
+        stop = f"interrupt with the stop button or Ctrl+C, or wait for the limit of {self.seconds:.3g} s"
         print(f"line {line}: {running}; {stop}", file=sys.stderr, flush=True)
 
     def _leave(self, leave: Exit, function: CompiledFunction, frame: Frame, mask: Mask, standing: Standing) -> None:

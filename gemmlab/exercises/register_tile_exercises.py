@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 from numbers import Real
 from typing import Any
 
-from gemmlab import emulator, exercises, launch, levels, roofline
+from gemmlab import exercises, launch, levels, roofline
 from gemmlab.costs import cost
-from gemmlab.exercises import NOT_ATTEMPTED, Refused
+from gemmlab.exercises import NOT_ATTEMPTED, Refused, shown
+from gemmlab.exercises.attempts import loaded_bytes, of_source, require_right, require_tiled
+from gemmlab.exercises.judging import LONGEST
 from gemmlab.gemm import Gemm
 from gemmlab.ladder import Geometry, Rung, rung
 from gemmlab.launch import Kernel
@@ -54,16 +56,16 @@ def micro_tiles(predicted: Mapping[str, Sequence[Any]]) -> str:
     )
 
 
+@of_source
 def two_by_two(source: str) -> str:
     """Judge a `gemm_two_by_two` for blocks of 16 x 16 threads, each of a 32 x 32 tile of C: right for every shape, no
     hazard, and one shared load an FMA.
     """
     attempt = Kernel(source, "gemm_two_by_two", (), _two_by_two)
-    if gaps := exercises.judge_kernel(attempt):
-        return gaps
-    traced = launch.trace(attempt, SQUARE)
-    _require_tiled(traced)
-    found, wanted = levels.shared_loads_per_fma(traced, SQUARE), roofline.shared_loads_per_fma(2, 2)
+    require_right(attempt)
+    require_tiled(attempt, SQUARE, SIDE)
+    found = levels.shared_loads_per_fma(launch.trace(attempt, SQUARE), SQUARE)
+    wanted = roofline.shared_loads_per_fma(2, 2)
     if found > wanted:
         raise Refused(
             f"right, but it makes {found:.4g} shared loads an FMA, where 2 x 2 outputs need {wanted:.4g}: read two "
@@ -83,7 +85,7 @@ def register_budgets(chosen: Mapping[int, Sequence[int]]) -> str:
     for budget, pair in answers.items():
         if pair is not ...:
             if not (isinstance(pair, list | tuple) and len(pair) == 2):
-                raise Refused(f"{pair!r} for {budget} registers is no pair (TM, TN)")
+                raise Refused(f"{shown(pair)} for {budget} registers is no pair (TM, TN)")
             _require_best(budget, *pair)
     missing = [str(budget) for budget, pair in answers.items() if pair is ...]
     if missing:
@@ -98,16 +100,17 @@ def _predictions(
     of: Rung, tiles: Mapping[str, Mapping[str, int]], predicted: Mapping[str, Sequence[Any]], lesson: str
 ) -> str:
     for name, row in exercises.answers(predicted).items():
-        if not isinstance(row, list | tuple):
-            raise Refused(f"{name}: {row!r} is no row of {len(ASKED)} numbers ({', '.join(ASKED)})")
-    if all(guess is ... for row in predicted.values() for guess in row):
+        if row is not ... and not (isinstance(row, list | tuple) and len(row) <= len(ASKED)):
+            raise Refused(f"{name}: {shown(row)} is no row of {len(ASKED)} numbers ({', '.join(ASKED)})")
+    rows = {name: () if row is ... else row for name, row in exercises.answers(predicted).items()}
+    if all(guess is ... for row in rows.values() for guess in row):
         return f"{NOT_ATTEMPTED}: put numbers in place of the dots"
     counted, guesses = {}, {}
     for name, tile in tiles.items():
-        row = predicted.get(name, ())
+        row = rows.get(name, ())
         for i, (what, count) in enumerate(zip(ASKED, _counts(of, tile), strict=True)):
             guess = row[i] if i < len(row) else ...
-            known = isinstance(guess, Real) and abs(guess) < exercises.LONGEST
+            known = isinstance(guess, Real) and abs(guess) < LONGEST
             near = known and abs(guess - count) <= NEAR.get(what, 0) * count
             counted[f"{name}: {what}"] = count
             guesses[f"{name}: {what}"] = count if near else guess
@@ -119,24 +122,10 @@ def _counts(of: Rung, tile: Mapping[str, int]) -> tuple[float, ...]:
     taken, traced = cost(kernel, ARCHITECTURE), launch.trace(kernel, COUNTED_AT)
     return (
         taken.threads,
-        roofline.intensity(COUNTED_AT.flops, _loaded_bytes(traced)),
+        roofline.intensity(COUNTED_AT.flops, loaded_bytes(traced)),
         levels.shared_loads_per_fma(traced, COUNTED_AT),
         taken.registers,
     )
-
-
-def _loaded_bytes(traced: emulator.Trace) -> int:
-    return sum(access.useful_bytes for access in traced.accesses if access.op == "ld.global")
-
-
-def _require_tiled(traced: emulator.Trace) -> None:
-    loaded, tiled = _loaded_bytes(traced), roofline.requests(SQUARE, SIDE, SIDE)
-    needed = roofline.FLOAT_BYTES * (tiled.A + tiled.B)
-    if loaded > needed:
-        raise Refused(
-            f"right, but at {SQUARE.M} x {SQUARE.N} x {SQUARE.K} it loads {loaded:,} bytes of A and B from global "
-            f"memory, where tiles of {SIDE} x {SIDE} need {needed:,}: bring each tile into shared memory once"
-        )
 
 
 def _two_by_two(problem: Gemm) -> Geometry:
@@ -145,8 +134,8 @@ def _two_by_two(problem: Gemm) -> Geometry:
 
 def _require_best(budget: int, TM: int, TN: int) -> None:
     for name, value in (("TM", TM), ("TN", TN)):
-        if value not in CHOICES:
-            raise Refused(f"{name} is {value!r}: choose from {', '.join(map(str, CHOICES))}")
+        if not any(exercises.same(value, choice) for choice in CHOICES):
+            raise Refused(f"{name} is {shown(value)}: choose from {', '.join(map(str, CHOICES))}")
     if problem := _does_not_fit(budget, TM, TN):
         raise Refused(f"{TM} x {TN} for {budget} registers: {problem}")
     mine = roofline.shared_loads_per_fma(TM, TN)

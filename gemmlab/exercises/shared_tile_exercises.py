@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from gemmlab import emulator, exercises, findings, launch, nvrtc, roofline, snapshots
+from gemmlab import exercises, findings, launch, nvrtc, roofline, snapshots
 from gemmlab.exercises import NOT_ATTEMPTED, Refused
+from gemmlab.exercises.attempts import bare, loaded_bytes, of_source, require_right, require_tiled
 from gemmlab.gemm import Gemm, inputs
 from gemmlab.ladder import rung
 from gemmlab.launch import Kernel
@@ -56,6 +57,7 @@ SUM = "    float sum = 0.0f;\n"
 FIRST_BARRIER, SECOND_BARRIER = "        __syncthreads();\n\n", "        __syncthreads();\n    }\n"
 
 
+@of_source
 def any_shape(source: str) -> str:
     """Judge a mended version of `any_shape_source()`: it must be right where M, N and K are no multiples of TILE."""
     attempt = _attempt(source)
@@ -77,6 +79,7 @@ def any_shape_source() -> str:
     )
 
 
+@of_source
 def one_barrier(source: str) -> str:
     """Judge a mended version of `one_barrier_source()`: no race, and one barrier a chunk."""
     attempt = _attempt(source)
@@ -109,6 +112,7 @@ def one_barrier_source() -> str:
     )
 
 
+@of_source
 def padded(source: str) -> str:
     """Judge a mended version of `padded_source()`: no bank conflict, A's tile transposed still, no word in vain."""
     attempt = _attempt(source)
@@ -139,11 +143,12 @@ def intensity(predicted: Mapping[str, Any]) -> str:
     """Judge predictions of what the chunks of a tile ask for, of the intensity, and of what that makes of traffic."""
     direct = launch.trace(launch.of(rung("coalesced")), SQUARE)
     tiled = {T: launch.trace(launch.of(RUNG, {"TILE": T}), SQUARE) for T in (8, 16, 32)}
-    asked = {T: _loaded_bytes(traced) // _chunks(T) for T, traced in tiled.items()}
+    loaded = {T: loaded_bytes(traced) for T, traced in tiled.items()}
+    asked = {T: of_all // _chunks(T) for T, of_all in loaded.items()}
     counted = {
         "bytes that a chunk loads, TILE = 16": asked[16],
         **{f"FLOP/byte of a chunk, TILE = {T}": SQUARE.flops // _chunks(T) / asked[T] for T in tiled},
-        "bytes that rung 1 loads, over those of TILE = 32": _loaded_bytes(direct) // _loaded_bytes(tiled[32]),
+        "bytes that rung 1 loads, over those of TILE = 32": loaded_bytes(direct) // loaded[32],
     }
     return exercises.judge_numbers(
         {name: exercises.answers(predicted).get(name, ...) for name in counted},
@@ -168,7 +173,7 @@ def _attempt(source: str) -> Kernel:
 
 
 def _untouched(attempt: Kernel, given: str) -> bool:
-    return exercises.bare(attempt.source) == exercises.bare(given)
+    return bare(attempt.source) == bare(given)
 
 
 def _require_right(attempt: Kernel) -> None:
@@ -176,7 +181,8 @@ def _require_right(attempt: Kernel) -> None:
     traced = launch.trace(attempt, EDGES)
     if traced.hazards:
         raise Refused(f"at M={EDGES.M}, N={EDGES.N}, K={EDGES.K}\n{findings.text(traced)}")
-    exercises.judge_kernel(attempt)
+    require_right(attempt)
+    require_tiled(attempt, SQUARE, TILE)
 
 
 def _require_transposed(attempt: Kernel) -> None:
@@ -204,7 +210,3 @@ def _require_no_conflict(attempt: Kernel) -> None:
 def _chunks(tile: int) -> int:
     """How many chunks all blocks of SQUARE walk through together."""
     return SQUARE.M * SQUARE.N * SQUARE.K // tile**3
-
-
-def _loaded_bytes(traced: emulator.Trace) -> int:
-    return sum(access.useful_bytes for access in traced.accesses if access.op == "ld.global")

@@ -8,7 +8,8 @@ from typing import Any
 
 from gemmlab import array_traffic, emulator, exercises, launch, layouts, roofline
 from gemmlab.array_traffic import ArrayTraffic
-from gemmlab.exercises import NOT_ATTEMPTED, Refused
+from gemmlab.exercises import NOT_ATTEMPTED, Refused, same, shown
+from gemmlab.exercises.attempts import LOADS, of_source, require_right, require_tiled
 from gemmlab.gemm import Gemm
 from gemmlab.ladder import Geometry
 from gemmlab.launch import Kernel
@@ -23,6 +24,7 @@ PADS = (0, 2, 4, 8, 12)
 COUNTED = {"4 x 4": {"TM": 4, "TN": 4, "BM": 32, "BN": 64}, "8 x 8": {}}  # the rung's own tile is of 8 x 8 outputs
 
 
+@of_source
 def any_row_length(source: str) -> str:
     """Judge a `gemm_quads` for blocks of 8 x 32 threads, each of a 32 x 32 tile of C: right for every shape, without a
     hazard, and with no load of A or B narrower than 16 bytes where rows are multiples of four floats.
@@ -32,14 +34,14 @@ def any_row_length(source: str) -> str:
     narrow = [row for row in loads if row.bytes < VECTOR_BYTES]
     if loads and {row.bytes for row in loads} == {roofline.FLOAT_BYTES}:
         return f"{NOT_ATTEMPTED}: each load brings one float still"
-    if gaps := exercises.judge_kernel(attempt):
-        return gaps
+    require_right(attempt)
     if narrow:
         raise Refused(
             f"right, but at {ALIGNED.M} x {ALIGNED.N} x {ALIGNED.K}, where every row can be read in quads, "
             f"{narrow[0].requests:,} requests to {narrow[0].array} bring {narrow[0].bytes} bytes a lane:\n"
             + array_traffic.table(loads)
         )
+    require_tiled(attempt, ALIGNED, SIDE)
     return (
         f"accepted: right for every shape, and {sum(row.requests for row in loads):,} requests at "
         f"{ALIGNED.M} x {ALIGNED.N} x {ALIGNED.K}, where single floats take four times as many. Next: exercise 2."
@@ -53,8 +55,10 @@ def least_conflicts(chosen: Mapping[str, Any]) -> str:
     outputs, pad = (exercises.answers(chosen).get(name, ...) for name in ("outputs", "PAD"))
     if outputs is ... or pad is ...:
         return f"{NOT_ATTEMPTED}: choose 'outputs' from {', '.join(DEALS)} and 'PAD' from {', '.join(map(str, PADS))}"
-    if outputs not in tuple(DEALS) or pad not in PADS:
-        raise Refused(f"{outputs!r} with PAD = {pad!r} is none of {', '.join(DEALS)} with {', '.join(map(str, PADS))}")
+    if not any(same(outputs, deal) for deal in DEALS) or type(pad) is not int or pad not in PADS:
+        raise Refused(
+            f"{shown(outputs)} with PAD = {shown(pad)} is none of {', '.join(DEALS)} with {', '.join(map(str, PADS))}"
+        )
     mine = _wavefronts(outputs, pad)
     for deal in DEALS:
         for other in (each for each in PADS if each % QUAD == 0):
@@ -96,7 +100,7 @@ def _loads_of_whole_rows(attempt: Kernel) -> list[ArrayTraffic]:
         rows = array_traffic.count(attempt, ALIGNED)
     except emulator.KernelFault:
         return []
-    return [row for row in rows if row.op == "ld.global" and row.array in "AB"]
+    return [row for row in rows if row.op in LOADS and row.array in "AB"]
 
 
 def _quads(problem: Gemm) -> Geometry:

@@ -9,7 +9,8 @@ from typing import Any
 
 from gemmlab import array_traffic, block_work, emulator, exercises, findings, lane_orders, launch
 from gemmlab.emulator.lanes import WARP
-from gemmlab.exercises import NOT_ATTEMPTED, Refused
+from gemmlab.exercises import Refused
+from gemmlab.exercises.attempts import of_source
 from gemmlab.gemm import Gemm
 from gemmlab.ladder import Tile
 from gemmlab.lane_orders import WARP_TILES
@@ -42,12 +43,11 @@ def reuse(predicted: Mapping[str, Mapping[str, Any]]) -> str:
     )
 
 
+@of_source
 def mapping(statements: str) -> str:
     """Judge four statements that place a warp in the block's tile and a lane in the warp's: every output once, right,
     and in no more wavefronts than rung 6.
     """
-    if "..." in exercises.bare(statements):
-        return f"{NOT_ATTEMPTED}: put expressions of warp, lane and the tile's macros in place of the dots"
     try:
         attempt = launch.of(WARP_TILES, source=lane_orders.mapped(statements))
     except ValueError as error:
