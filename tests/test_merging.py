@@ -25,8 +25,9 @@ WAVEFRONTS = *(f"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{kind}.sum" for k
 REQUESTS = *(f"smsp__inst_executed_op_shared_{kind}.sum" for kind in ("ld", "st")), COPIES[1]
 PROFILED = [case for case in cases("sm_90") if WAVEFRONTS[0] in COUNTED.get(case.name, {})]
 RUNGS = [case for case in PROFILED if case.name.startswith("rung")]
-# Rungs 3 and 4 at 256^3: wavefronts of stores that no address calls for (emulator/README.md).
-UNEXPLAINED = {"rung3_register_tiles_1d_256x256x256": 6, "rung4_register_tiles_2d_256x256x256": 8535 - 8192}
+# Rungs 3 and 4 at 256^3: wavefronts of stores that no address calls for, other ones in each run: 6 and 1, 343 and 280
+# were counted on one card (emulator/README.md).
+UNEXPLAINED = {"rung3_register_tiles_1d_256x256x256": 10, "rung4_register_tiles_2d_256x256x256": 500}
 # ptxas drops a store of case 35, which the next one overwrites.
 MERGED_ONLY = [case for case in PROFILED if case not in RUNGS and not case.name.startswith("35")]
 
@@ -93,7 +94,7 @@ extern "C" __global__ void f(const float* a, float* c) {{
 def test_the_rungs_loads_merge_as_the_h200_counted_them(case):
     merged = watch(case)
     assert merged.requests == counted(case, REQUESTS)
-    assert merged.wavefronts == counted(case, WAVEFRONTS) - UNEXPLAINED.get(case.name, 0)
+    assert 0 <= counted(case, WAVEFRONTS) - merged.wavefronts <= UNEXPLAINED.get(case.name, 0)
 
 
 @pytest.mark.parametrize("case", MERGED_ONLY, ids=name)
