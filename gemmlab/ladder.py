@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gemmlab import tile_rules
+from gemmlab import roofline, tile_rules
 from gemmlab.gemm import Gemm, require_operands
 from gemmlab.gpus import architecture
 from gemmlab.tile_rules import Extent, Tile, written
@@ -33,8 +33,8 @@ class Rung:
     """One kernel of the ladder, and how to launch it.
 
     `tile` holds the macros that size its tiles, with their defaults; `requires` is the oldest architecture that runs
-    it; `block` and `grid` are its launch geometry, from a full tile; `rule` raises ValueError for a full tile that the
-    kernel does not work with.
+    it; `block` and `grid` are its launch geometry, and `shared_bytes` the shared memory that its block declares, from a
+    full tile; `rule` raises ValueError for a full tile that the kernel does not work with.
     """
 
     number: int
@@ -46,6 +46,7 @@ class Rung:
     grid: Callable[[Gemm, Tile], Extent]
     requires: str = "sm_75"
     rule: Callable[[Tile], None] = lambda tile: None
+    shared_bytes: Callable[[Tile], int] = lambda tile: 0
 
     @property
     def source_file(self) -> str:
@@ -66,7 +67,7 @@ class Rung:
         """Return every tile parameter: those given, and this rung's defaults for the rest.
 
         Raises ValueError, with the rule and both numbers, for an unknown or non-positive parameter, a block that no
-        GPU launches, or a tile that breaks this rung's own rule.
+        GPU launches, a tile that breaks this rung's own rule, or more shared memory than a kernel may declare.
         """
         given = dict(tile or {})
         for name, value in given.items():
@@ -79,6 +80,7 @@ class Rung:
         full = {name: int(given.get(name, default)) for name, default in self.tile.items()}
         self._check_block(full)
         self.rule(full)
+        self._check_shared_memory(full)
         return full
 
     def options(self, tile: Tile | None = None) -> tuple[str, ...]:
@@ -117,6 +119,14 @@ class Rung:
             raise ValueError(
                 f"{written(tile)} makes a block of {threads} threads, but a GPU takes at most "
                 f"{limits.max_threads_per_block}"
+            )
+
+    def _check_shared_memory(self, tile: Tile) -> None:
+        declared, most = self.shared_bytes(tile), architecture(self.requires).shared_bytes_per_block
+        if declared > most:
+            raise ValueError(
+                f"{written(tile)} makes tiles of {declared} bytes of shared memory, but a kernel may declare at most "
+                f"{most} for a block"
             )
 
 
@@ -207,6 +217,7 @@ RUNGS: tuple[Rung, ...] = (
         tile=MappingProxyType({"TILE": 32}),
         block=lambda tile: (tile["TILE"], tile["TILE"], 1),
         grid=lambda problem, tile: (_blocks(problem.N, tile["TILE"]), _blocks(problem.M, tile["TILE"]), 1),
+        shared_bytes=lambda tile: roofline.shared_bytes(tile["TILE"], tile["TILE"], tile["TILE"]),
     ),
     Rung(
         number=3,
@@ -217,6 +228,7 @@ RUNGS: tuple[Rung, ...] = (
         block=tile_rules.register_tiles,
         grid=lambda problem, tile: (_blocks(problem.N, tile["BN"]), _blocks(problem.M, tile["BM"]), 1),
         rule=tile_rules.equal_loads,
+        shared_bytes=tile_rules.shared_bytes,
     ),
     Rung(
         number=4,
@@ -227,6 +239,7 @@ RUNGS: tuple[Rung, ...] = (
         block=tile_rules.register_tiles,
         grid=lambda problem, tile: (_blocks(problem.N, tile["BN"]), _blocks(problem.M, tile["BM"]), 1),
         rule=tile_rules.equal_loads,
+        shared_bytes=tile_rules.shared_bytes,
     ),
     Rung(
         number=5,
@@ -237,6 +250,7 @@ RUNGS: tuple[Rung, ...] = (
         block=tile_rules.register_tiles,
         grid=lambda problem, tile: (_blocks(problem.N, tile["BN"]), _blocks(problem.M, tile["BM"]), 1),
         rule=tile_rules.vector_loads(tile_rules.register_tiles),
+        shared_bytes=tile_rules.shared_bytes,
     ),
     Rung(
         number=6,
@@ -247,5 +261,6 @@ RUNGS: tuple[Rung, ...] = (
         block=tile_rules.warp_tiles,
         grid=lambda problem, tile: (_blocks(problem.N, tile["BN"]), _blocks(problem.M, tile["BM"]), 1),
         rule=tile_rules.vector_loads(tile_rules.warp_tiles),
+        shared_bytes=tile_rules.shared_bytes,
     ),
 )

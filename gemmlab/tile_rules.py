@@ -3,6 +3,8 @@
 import math
 from collections.abc import Callable, Mapping
 
+from gemmlab import roofline
+
 QUAD = 4  # floats of a 16-byte access
 
 Extent = tuple[int, int, int]
@@ -12,6 +14,11 @@ Tile = Mapping[str, int]
 def written(tile: Tile) -> str:
     """Return a tile in words, such as 'BM = 64, BN = 128'."""
     return ", ".join(f"{name} = {value}" for name, value in tile.items())
+
+
+def shared_bytes(tile: Tile) -> int:
+    """Return the bytes of shared memory that a block declares for its BM x BK and BK x BN tiles, A's rows padded."""
+    return roofline.shared_bytes(tile["BM"] + tile.get("PAD", 0), tile["BN"], tile["BK"])
 
 
 def register_tiles(tile: Tile) -> Extent:
@@ -70,10 +77,16 @@ def vector_loads(block: Callable[[Tile], Extent]) -> Callable[[Tile], None]:
                 raise ValueError(f"{name} = {tile[name]} is not a multiple of {QUAD}, the floats of a 16-byte access")
         threads = math.prod(block(tile))
         for matrix, rows, row in (("A", "BM", "BK"), ("B", "BK", "BN")):
-            at_a_time = QUAD * threads / tile[row]
+            quads = tile[row] // QUAD
+            if threads % quads:
+                raise ValueError(
+                    f"{written(tile)} makes {threads} threads, not a multiple of the {quads} that load a row of "
+                    f"{matrix}'s tile, {row} = {tile[row]} floats, {QUAD} each: they must load whole rows"
+                )
+            at_a_time = threads // quads
             if tile[rows] % at_a_time:
                 raise ValueError(
-                    f"{written(tile)} makes {threads} threads, which load {at_a_time:g} rows of {matrix}'s "
+                    f"{written(tile)} makes {threads} threads, which load {at_a_time} rows of {matrix}'s "
                     f"tile at a time, but {rows} = {tile[rows]} is not a multiple of that"
                 )
 

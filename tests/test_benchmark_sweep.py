@@ -97,7 +97,8 @@ def test_a_sweep_times_every_tile_worth_it_and_the_best_at_every_size(gpu, comma
 def test_what_spills_or_leaves_a_multiprocessor_nearly_empty_is_compiled_and_not_timed(gpu):
     spilling = RUNG4.full_tile({"BM": 256, "BN": 256, "TM": 16, "TN": 16})
     assert sweep.prepare(4, spilling, "sm_90") is None
-    assert sweep.prepare(4, RUNG4.full_tile({"BM": 256, "BN": 256, "BK": 32}), "sm_90") is None
+    # 32 KiB of shared memory: 6 blocks of a single warp, of the 64 warps that a multiprocessor holds.
+    assert sweep.prepare(4, RUNG4.full_tile({"BM": 16, "BN": 16, "BK": 256, "TM": 4, "TN": 4}), "sm_90") is None
     assert gpu.compiled == []
     assert sweep.prepare(4, RUNG4.full_tile(), "sm_90").spilled_bytes == 0
     assert len(gpu.compiled) == 1

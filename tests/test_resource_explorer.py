@@ -49,7 +49,7 @@ def test_an_illegal_tile_has_the_rule_with_both_numbers_and_no_picture():
     assert picture == b""
 
 
-def test_more_shared_memory_than_the_compiler_gives_is_illegal_with_both_numbers():
+def test_more_shared_memory_than_a_kernel_may_declare_is_illegal_with_both_numbers():
     # As and Bs of 256 x 32 floats each are 65,536 bytes; a block may declare 48 KiB.
     text, picture = resource_explorer.view(RUNG4, {**RUNG4.tile, "BM": 256, "BN": 256, "BK": 32}, "sm_90")
     assert text.startswith("illegal: ") and "65536 bytes" in text and "49152" in text

@@ -16,7 +16,10 @@ def solution(BM, BN, BK, WM, WN, TM, TN):
     threads = 32 * (BM // WM) * (BN // WN)
     if rows * columns != 32 or rows % 2 or threads > 1024:
         return False
-    return BM * BK % (4 * threads) == 0 and BM % (4 * threads / BK) == 0 and BK % (4 * threads / BN) == 0
+    if threads % (BK // 4) or threads % (BN // 4):
+        return False
+    whole_rows = BM % (threads // (BK // 4)) == 0 and BK % (threads // (BN // 4)) == 0
+    return whole_rows and 4 * BK * (BM + 4 + BN) <= 49_152
 
 
 def without(*rules):
@@ -30,12 +33,14 @@ def without(*rules):
             "32 lanes": (WM // TM) * (WN // TN) == 32,
             "pairs of rows": (WM // TM) % 2 == 0,
             "threads": 32 * (BM // WM) * (BN // WN) <= 1024,
+            "shared memory": 4 * BK * (BM + 4 + BN) <= 49_152,
         }
         if not all(holds for name, holds in checks.items() if name not in rules):
             return False
         threads = 32 * (BM // WM) * (BN // WN)
-        loads = threads > 0 and BM % (4 * threads / BK) == 0 and BK % (4 * threads / BN) == 0
-        return loads or "loads" in rules
+        whole = threads % (BK // 4) == 0 and threads % (BN // 4) == 0
+        alike = threads > 0 and BM % (4 * threads / BK) == 0 and BK % (4 * threads / BN) == 0
+        return (whole or "whole rows" in rules) and (alike or "loads" in rules)
 
     return attempt
 
@@ -72,7 +77,18 @@ def test_a_stub_is_not_attempted():
     assert under_budget(lambda found, registers: ...).startswith("not attempted")
 
 
-@pytest.mark.parametrize("forgotten", ["quads", "32 lanes", "pairs of rows", "loads", "whole warps"])
+@pytest.mark.parametrize(
+    "forgotten",
+    [
+        "quads",
+        "32 lanes",
+        "pairs of rows",
+        "whole rows",
+        "loads",
+        "whole warps",
+        "shared memory",
+    ],
+)
 def test_a_restriction_that_forgets_a_rule_is_refused_with_a_tile_and_the_rule(forgotten):
     with pytest.raises(Refused, match=r"It admits BM = \d+, .*\d"):
         restriction(without(forgotten))

@@ -22,7 +22,7 @@ SPACE: Mapping[str, Sequence[int]] = MappingProxyType(
         "BN": (32, 64, 128, 256),
         "BK": (8, 16, 32),
         "WM": (16, 32, 64, 128),
-        "WN": (16, 32, 64, 128),
+        "WN": (16, 32, 64, 128, 256),
         "TM": (2, 4, 8, 16),
         "TN": (2, 4, 8, 16),
     }
@@ -37,7 +37,9 @@ def legal(**values: int) -> bool:
 
 
 def restriction(attempt: Callable[..., Any]) -> str:
-    """Judge a restriction(BM, BN, BK, WM, WN, TM, TN) that says whether rung 6 takes a tile, over all of SPACE."""
+    """Judge a restriction(BM, BN, BK, WM, WN, TM, TN) that says whether rung 6 takes a tile, with the PAD that is its
+    default, over all of SPACE.
+    """
     admitted, wrongly_admitted, wrongly_refused = 0, [], []
     for values in itertools.product(*SPACE.values()):
         tile = dict(zip(SPACE, values, strict=True))
@@ -66,7 +68,7 @@ def restriction(attempt: Callable[..., Any]) -> str:
         )
     return (
         f"accepted: {admitted} of {math.prod(map(len, SPACE.values())):,} combinations, exactly the legal ones. "
-        "What the compiler refuses, and what no multiprocessor holds, is still among them. Next: exercise 2."
+        "What spills, and what no multiprocessor holds, is still among them. Next: exercise 2."
     )
 
 
