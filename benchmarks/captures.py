@@ -2,11 +2,10 @@
 
     python benchmarks/captures.py FILE.json [--shape 256 256 256]
 
-Nsight Compute counts the metrics of `gemmlab.profiling.counters.QUESTIONS` for every rung and prints its report of
-each. compute-sanitizer runs memcheck and racecheck on every rung and, on each of `gemmlab.profiling.defects.DEFECTS`,
-the tool that looks for it. Both must be installed, and the GPU's counters readable. What is done is kept: the file is
-written after each run, and a run of compute-sanitizer that gives no answer is left out and named. It takes some
-minutes.
+Nsight Compute counts `gemmlab.profiling.METRICS` for every rung and prints its report of each. compute-sanitizer runs
+memcheck and racecheck on every rung and, on each of `gemmlab.profiling.defects.DEFECTS`, the tool that looks for it.
+Both must be installed, and the GPU's counters readable. What is done is kept: the file is written after each run, and a
+run of compute-sanitizer that gives no answer is left out and named. On an H200 it took 109 s.
 """
 
 import argparse
@@ -26,9 +25,9 @@ from gemmlab.profiling.captures import Capture
 from gemmlab.profiling.counters import answers
 from gemmlab.profiling.defects import DEFECTS, PROBLEM
 from gemmlab.profiling.nvidia_tools import COMPUTE_SANITIZER, NSIGHT_COMPUTE, ToolFailed, version
+from gemmlab.profiling.sanitizer_report import CUT
 
 LONGEST = 12000  # characters of a text that are kept
-CUT = "\n... the rest is cut\n"
 
 
 def profiles(problem: Gemm) -> dict[str, dict[str, object]]:
@@ -54,7 +53,8 @@ def shortened(text: str) -> str:
     """Return a text, cut between two paragraphs where it is longer than LONGEST."""
     if len(text) <= LONGEST:
         return text
-    return text[:LONGEST].rpartition("\n\n")[0] + CUT
+    whole, _, _ = text[:LONGEST].rpartition("\n\n")
+    return f"{whole}\n{CUT}\n"
 
 
 def main() -> int:

@@ -17,11 +17,14 @@ from gemmlab.exercises import Refused, profiling_exercises
 from gemmlab.figures import counter_pictures
 from gemmlab.gemm import Gemm
 from gemmlab.ladder import RUNGS, rung
-from gemmlab.profiling import captures, counters, predictions
+from gemmlab.profiling import captures, counters, nsight_compute, predictions, sanitizer_report
 from gemmlab.profiling.captures import Capture
 from gemmlab.profiling.counters import Counted
+from gemmlab.profiling.defects import DEFECTS, PROBLEM
 from gemmlab.profiling.nvidia_tools import NotInstalled
 from gemmlab.profiling.predictions import LOAD_SECTORS, LOAD_WAVEFRONTS, PREDICTIONS, SHARED_LOADS, STORE_WAVEFRONTS
+from gemmlab.profiling.sanitizer import Report
+from gemmlab.profiling.sanitizer_report import Finding
 
 matplotlib.use("agg")
 
@@ -74,11 +77,11 @@ def test_the_fidelity_check_gives_each_rung_the_h200s_half_of_its_pairs():
     counted = captures.fidelity(RUNGS, CUBE)
     assert counted.label == "NVIDIA H200, 2026-11-30, Nsight Compute 2025.3.1.0, NVRTC 13.0"
     assert list(counted.counts) == [each.name for each in RUNGS]
-    # As Nsight Compute counted: emulator/README.md, "Where PTX and machine code differ".
+    # As Nsight Compute counted on 2026-11-30: emulator/README.md, "Where PTX and machine code differ".
     assert counted.counts["shared_tiles"][SHARED_LOADS] == 40 * (M // 32) * (N // 32) * (K // 32) * 32
-    assert counted.counts["register_tiles_1d"][STORE_WAVEFRONTS] == 16_390
-    assert counted.counts["register_tiles_2d"][STORE_WAVEFRONTS] == 8_535
-    assert counted.counts["register_tiles_2d"][captures.REGISTERS] == 100
+    assert counted.counts["register_tiles_1d"][STORE_WAVEFRONTS] == 16_385
+    assert counted.counts["register_tiles_2d"][STORE_WAVEFRONTS] == 8_472
+    assert counted.counts["register_tiles_2d"][captures.REGISTERS] == 117
 
 
 def test_a_shape_that_was_not_counted_is_refused_with_those_that_were():
@@ -100,6 +103,18 @@ def test_without_tools_counts_are_shipped_ones_and_say_why(monkeypatch, tmp_path
     assert captures.counts(RUNGS, Gemm(129, 127, 65))[0] == captures.fidelity(RUNGS, Gemm(129, 127, 65))
 
 
+def test_what_a_capture_lacks_comes_from_the_check_of_the_same_card_day_and_releases(monkeypatch):
+    check = captures.fidelity([rung("naive")], CUBE)
+    environment = json.loads(captures.FIDELITY.read_text("utf-8"))["environment"]
+    environment["conditions"]["compute_sanitizer"] = "2025.3.1.0"
+    profiles = {"naive": {"counts": {LOAD_SECTORS: 5}, "report": ""}}
+    monkeypatch.setattr(captures, "newest", lambda: Capture(environment, (256, 256, 256), profiles, ()))
+    assert captures.counts([rung("naive")], CUBE)[0].counts == {"naive": {**check.counts["naive"], LOAD_SECTORS: 5}}
+    other = Capture(environment | {"date": "2027-01-02"}, (256, 256, 256), profiles, ())
+    monkeypatch.setattr(captures, "newest", lambda: other)
+    assert captures.counts([rung("naive")], CUBE)[0].counts == {"naive": {LOAD_SECTORS: 5}}
+
+
 def test_with_the_tool_counts_are_made_now(monkeypatch):
     now = Counted("this card", {"naive": {LOAD_SECTORS: 1}})
     monkeypatch.setattr(captures.profiling, "profile", lambda kernels, problem: now)
@@ -115,6 +130,23 @@ def test_a_capture_comes_back_as_it_was_saved_and_the_newest_is_taken(tmp_path):
     assert CAPTURE.report("naive") == "Section: Occupancy"
     with pytest.raises(ValueError, match="no rung 'warp'; it has naive"):
         CAPTURE.report("warp")
+
+
+def test_a_defect_is_checked_now_where_it_can_be_else_as_captured_else_not_at_all(monkeypatch):
+    found = (Finding("race", ((39, "write"), (43, "read")), count=508),)
+
+    def fail(*_):
+        raise NotInstalled("compute-sanitizer is not here", "Install it")
+
+    monkeypatch.setattr(captures, "newest", lambda: CAPTURE)
+    monkeypatch.setattr(captures.sanitizer, "check", lambda kernel, problem, tool: Report(tool, (), ""))
+    assert captures.check("no second barrier") == ((), "racecheck, now")
+    monkeypatch.setattr(captures.sanitizer, "check", fail)
+    where = "racecheck, NVIDIA T4, 2027-01-02, compute-sanitizer 2026.1"
+    assert captures.check("no second barrier") == (found, where)
+    assert captures.check("no first barrier") == (None, where)
+    monkeypatch.setattr(captures, "newest", lambda: None)
+    assert captures.check("no second barrier") == (None, "racecheck: compute-sanitizer is not here")
 
 
 def test_a_capture_tells_what_a_tool_found_nothing_found_and_not_run_apart():
@@ -139,11 +171,6 @@ def test_a_figure_that_is_no_number_is_not_saved(tmp_path):
         captures.save(wrong, tmp_path / "nan.json")
 
 
-def test_every_shipped_capture_can_be_read():
-    for path in captures.SHIPPED.glob("*.json"):
-        captures.load(path)
-
-
 @pytest.fixture
 def script():
     spec = importlib.util.spec_from_file_location("make_captures", ROOT / "benchmarks" / "captures.py")
@@ -155,7 +182,7 @@ def script():
 def test_a_text_of_a_capture_is_cut_at_a_line(script):
     assert script.shortened("short") == "short"
     text = script.shortened("01234\n56789\n\n" * script.LONGEST)
-    assert len(text) < script.LONGEST + 40 and text.endswith("01234\n56789" + script.CUT)
+    assert len(text) < script.LONGEST + 40 and text.endswith("01234\n56789\n... the rest is cut\n")
 
 
 def test_one_run_captures_every_rung_and_keeps_what_is_done_when_a_check_fails(script, tmp_path, monkeypatch, capsys):
@@ -178,6 +205,136 @@ def test_one_run_captures_every_rung_and_keeps_what_is_done_when_a_check_fails(s
     # memcheck and racecheck of seven rungs, and the tools of four defects, less the first run, which was nonsense
     assert len(made.checks) == 2 * 7 + 4 - 1
     assert "racecheck of no first barrier: racecheck printed no summary" in capsys.readouterr().err
+
+
+# The capture of an H200 that is shipped, and what notebook 22 says of it.
+
+
+@pytest.fixture(scope="module")
+def h200():
+    return captures.load(captures.SHIPPED / "nvidia_h200.json")
+
+
+def test_the_shipped_capture_has_every_rung_and_answers_every_question_or_says_that_it_has_no_figure(h200):
+    assert list(h200.profiles) == [each.name for each in RUNGS] and h200.shape == (256, 256, 256)
+    for name, counts in h200.counted.counts.items():
+        missing = {question.metric for question in counters.QUESTIONS} - set(counts)
+        assert not missing, f"{name} lacks {missing}"
+        assert all(count is None or count >= 0 for count in counts.values())
+
+
+@pytest.mark.parametrize("each", RUNGS, ids=lambda each: each.name)
+def test_a_shipped_report_is_of_the_rungs_own_kernel_alone_at_the_captures_shape(h200, each):
+    report, (grid, block, _) = h200.report(each.name), each.geometry(Gemm(*h200.shape))
+    assert re.findall(r"^  (\w+) \(.*Context", report, re.MULTILINE) == [each.entry]
+    assert f"{each.entry} {tuple(grid)}x{tuple(block)}, Context" in report
+    known = nsight_compute.read_report(report)
+    for section, figures in nsight_compute.LOOK_FIRST.items():
+        assert set(figures) <= set(known[section])
+    registers = h200.counted.counts[each.name][captures.REGISTERS]
+    assert known["Launch Statistics"]["Registers Per Thread"] == f"{registers} register/thread"
+    assert known["Launch Statistics"]["Grid Size"] == f"{grid[0] * grid[1]:,}"
+
+
+@pytest.mark.parametrize("path", sorted(captures.SHIPPED.glob("*.json")), ids=lambda path: path.name)
+def test_a_shipped_capture_can_be_read_and_names_no_place_on_a_machine(path):
+    captures.load(path)
+    text = re.sub(r"https?://\S+", "", path.read_text("utf-8"))
+    assert not re.search(r"[^\w.]/(?:home|root|tmp|usr|opt|var|work|mnt|data|proc)\b|[A-Z]:\\\\|~/|==\d+==", text)
+    assert not re.search(r"\[\d+\] \w+@|/\w+/\w+\.(?:py|json|cu)\b", text)
+
+
+def test_each_check_of_the_shipped_capture_was_summed_up_or_cut_and_the_rungs_have_no_finding(h200):
+    made = {(run["kernel"], run["tool"]): run["text"] for run in h200.checks}
+    rungs = {(each.name, tool) for each in RUNGS for tool in ("memcheck", "racecheck")}
+    assert set(made) == rungs | {(name, defect.tool) for name, defect in DEFECTS.items()}
+    for text in made.values():
+        assert text.startswith("COMPUTE-SANITIZER") and ("SUMMARY: " in text or sanitizer_report.CUT in text)
+    for kernel, tool in rungs:
+        assert h200.findings(kernel, tool) == () and " 0 " in made[kernel, tool]
+
+
+def line_of(name: str, text: str) -> int:
+    """The number of the only line of a defective source that has a text."""
+    (number,) = [number for number, line in enumerate(DEFECTS[name].source.splitlines(), 1) if text in line]
+    return number
+
+
+@pytest.mark.parametrize(
+    "name, order", [("no second barrier", "read after write"), ("no first barrier", "write after read")]
+)
+def test_racecheck_named_the_lines_and_the_order_that_the_barrier_is_for_and_so_does_the_emulator(h200, name, order):
+    stores = {array: line_of(name, f"{array}[ty][tx] = ") for array in ("As", "Bs")}
+    reading = line_of(name, "fmaf(As[ty][k], Bs[k][tx]")
+    pairs = {array: frozenset({(line, "write"), (reading, "read")}) for array, line in stores.items()}
+    found = {frozenset(one.accesses): one for one in h200.findings(name, "racecheck")}
+    assert set(found) == set(pairs.values())
+    # All warps use Bs: an error. A warp has a row of As to itself: a warning, whose hazards were printed singly.
+    assert (found[pairs["Bs"]].severity, found[pairs["Bs"]].what) == ("error", "race")
+    assert (found[pairs["As"]].severity, found[pairs["As"]].what) == ("warning", order)
+    races = launch.trace(DEFECTS[name].kernel, PROBLEM).hazards
+    assert {frozenset(race.accesses) for race in races} == set(pairs.values())
+    (_, first), (_, second) = races[0].accesses
+    assert f"{second} after {first}" == order
+
+
+def test_racecheck_counted_a_byte_once_for_every_block_and_chunk(h200):
+    blocks, chunks, words = (-(-33 // 32)) * (-(-34 // 32)), -(-70 // 32), 32 * 32
+    assert (PROBLEM.M, PROBLEM.N, PROBLEM.K) == (33, 34, 70)
+    counted = {one.severity: one.count for one in h200.findings("no second barrier", "racecheck")}
+    assert counted["warning"] == blocks * chunks * words * 4 == 49_152
+
+
+def test_memcheck_named_the_line_block_and_thread_that_the_emulator_names(h200):
+    (found,) = h200.findings("no edge of A", "memcheck")
+    (ours,) = launch.trace(DEFECTS["no edge of A"].kernel, PROBLEM).hazards
+    assert found.accesses == ((line_of("no edge of A", "a_value = *a"), "read"),) == ((ours.line, "read"),)
+    assert (found.block, found.threads) == (ours.block, ours.threads)
+    assert found.what.endswith("out of bounds") and found.more
+    (text,) = [run["text"] for run in h200.checks if run["kernel"] == "no edge of A"]
+    # 33 rows of 70 floats
+    assert "and is 1 bytes after the nearest allocation at" in text and f"of size {33 * 70 * 4:,} bytes" in text
+
+
+def test_synccheck_found_nothing_where_threads_left_early(h200):
+    assert h200.findings("early return", "synccheck") == ()
+
+
+def test_what_notebook_22_says_of_rung_6s_report_stands_in_it(h200):
+    report, counts = h200.report("warp_tiles"), h200.counted.counts["warp_tiles"]
+    known = nsight_compute.read_report(report)
+    # 8 blocks for 132 multiprocessors; 4 warps of a block on one of them, where 64 have a place, and 4 schedulers
+    assert f"Est. Speedup: {100 * (1 - 8 / 132):.2f}%" in report and cell("report-says").count("93.94%") == 1
+    assert known["Occupancy"]["Achieved Occupancy"] == f"{100 * 4 / 64} %"
+    assert known["Occupancy"]["Theoretical Occupancy"] == f"{100 * 4 * 4 // 64} %"
+    assert known["Scheduler Statistics"]["Issued Warp Per Scheduler"] == "0.39"
+    assert known["Warp State Statistics"]["Warp Cycles Per Issued Instruction"] == "2.56 cycle"
+    assert "0.39 of the cycles, every 2.56th" in cell("report-says")
+    shown = counters.hardware_only(counts)
+    for figure in ("590,080", "0.42", "0.78", "0.12", "0.07"):
+        assert figure in shown and figure in cell("report-says")
+    assert counts["dram__bytes_write.sum"] == counts["l1tex__t_sector_hit_rate.pct"] == 0
+    grid, _, _ = rung("warp_tiles").geometry(Gemm(4096, 4096, 4096))
+    assert grid[0] * grid[1] == 2048
+
+
+def test_the_counter_of_conflicts_has_the_surplus_of_rungs_3_and_4_and_what_the_emulator_has_above_the_least(h200):
+    traces = {each.name: launch.trace(launch.of(each), CUBE) for each in RUNGS}
+    text = predictions.shared_stores(traces, h200.counted, captures.fidelity(RUNGS, CUBE))
+    rows = {line.split()[0]: line.split()[1:] for line in text.splitlines()[2:]}
+    assert rows == {
+        "shared_tiles": ["32,768", "32,768", "32,768", "0", "0"],
+        "register_tiles_1d": ["16,384", "16,385", "16,385", "0", "1"],
+        "register_tiles_2d": ["8,192", "8,531", "8,472", "0", "339"],
+        "vectorized": ["16,384", "16,384", "16,384", "4,096", "4,096"],
+        "warp_tiles": ["16,384", "16,384", "16,384", "4,096", "4,096"],
+    }
+    assert max(map(len, text.splitlines())) <= counters.WIDTH
+    said = cell("stores-after")
+    for figure in (8531 - 8192, 8472 - 8192):
+        assert str(figure) in said
+    none = predictions.shared_stores({"warp_tiles": traces["warp_tiles"]}, Counted("", {}), Counted("", {}))
+    assert none.splitlines()[2].split()[1:] == ["16,384", "-", "-", "4,096", "-"]
 
 
 # Predictions.
@@ -205,15 +362,17 @@ def test_the_h200_confirms_four_and_refutes_three_each_with_its_reason(emulated)
     assert refuted == {"shared_tiles", "register_tiles_1d", "register_tiles_2d"}
     assert "confirmed" in verdicts["naive"] and "(e, h)" in verdicts["naive"]
     assert "(e)" in verdicts["shared_tiles"] and not any("(no)" in line for line in verdicts.values())
-    assert "0.6250 times" in verdicts["shared_tiles"]  # 40 loads for 64
-    assert "0.5556 times" in verdicts["register_tiles_1d"]  # 40 for 72
-    assert text.count("\nshared_tiles: ptxas merges four") == 1 and predictions.UNEXPLAINED not in text
+    assert text.count("\nshared_tiles, 0.6250 times as many: ptxas merges four") == 1  # 40 loads for 64
+    assert text.count("\nregister_tiles_1d, 0.5556 times as many: ") == 1  # 40 for 72
+    assert predictions.UNEXPLAINED not in text
+    assert max(map(len, text.splitlines())) <= counters.WIDTH
 
 
 def test_all_counts_but_six_are_confirmed_and_every_other_one_is_explained(emulated):
     text = predictions.summary(predictions.verdicts(emulated, captures.fidelity(RUNGS, CUBE)))
     assert text.startswith("42 of 48 counts confirmed; 0 not counted")
     assert predictions.UNEXPLAINED not in text
+    assert max(map(len, text.splitlines())) <= counters.WIDTH
 
 
 @pytest.mark.parametrize("name, metric", [("naive", LOAD_SECTORS), ("shared_tiles", SHARED_LOADS)])

@@ -40,6 +40,55 @@ def test_csv_gives_each_launch_its_name_extents_and_counts_past_remarks_and_comm
     assert fill.counts == {SHARED_LD: None}
 
 
+REPORT = """
+  gemm_naive (8, 64, 1)x(32, 4, 1), Context 1, Stream 7, Device 0, CC 9.0
+    Warning: Data collection happened without fixed GPU frequencies. Profiling results may be inconsistent.
+    Section: Memory Workload Analysis Tables
+    OPT   Est. Speedup: 79.91%
+          The memory access pattern for global loads from L1TEX might not be optimal.
+
+    Section: Launch Statistics
+    -------------------------------- --------------- ---------------
+    Metric Name                          Metric Unit    Metric Value
+    -------------------------------- --------------- ---------------
+    Cluster Scheduling Policy                           PolicySpread
+    Registers Per Thread             register/thread              32
+    # SMs                                         SM             132
+    Threads                                   thread          65,536
+    Waves Per SM                                                0.24
+    -------------------------------- --------------- ---------------
+
+    OPT   Est. Speedup: 93.94%
+          The grid   for this launch
+"""
+
+
+def test_a_report_has_its_figures_by_section_and_name_and_no_advice():
+    assert nsight_compute.read_report(REPORT) == {
+        "Memory Workload Analysis Tables": {},
+        "Launch Statistics": {
+            "Cluster Scheduling Policy": "PolicySpread",
+            "Registers Per Thread": "32 register/thread",
+            "# SMs": "132 SM",
+            "Threads": "65,536 thread",
+            "Waves Per SM": "0.24",
+        },
+    }
+    assert nsight_compute.read_report("Segmentation fault") == {}
+
+
+def test_an_excerpt_has_the_figures_that_are_asked_for_and_a_dash_for_what_is_not_there():
+    asked = {"Launch Statistics": ("# SMs", "Grid Size"), "Occupancy": ("Achieved Occupancy",)}
+    assert nsight_compute.excerpt(REPORT, asked).splitlines() == [
+        "Launch Statistics",
+        "  # SMs               132 SM",
+        "  Grid Size           -",
+        "",
+        "Occupancy",
+        "  Achieved Occupancy  -",
+    ]
+
+
 def test_a_report_of_no_kernel_is_empty():
     assert nsight_compute.read("==PROF== Connected to process 1\n==WARNING== No kernels were profiled.\n") == []
 

@@ -10,7 +10,7 @@ from test_nsight_compute import COLUMNS, LD_SECTORS, SHARED_LD, csv_row
 
 from gemmlab import backend, doctor, launch, profiling
 from gemmlab.gemm import Gemm
-from gemmlab.ladder import rung
+from gemmlab.ladder import RUNGS, rung
 from gemmlab.launch import Kernel
 from gemmlab.profiling import child_launch, counters, nvidia_tools
 from gemmlab.profiling.nvidia_tools import NoKernel, NotInstalled, NotPermitted, NotUnderstood, Tool
@@ -188,8 +188,18 @@ def test_a_child_makes_the_launches_it_is_given_and_stops_with_the_reason_at_one
 def test_the_table_of_questions_names_each_metric_once_with_its_section():
     table = counters.mapping_table()
     assert isinstance(counters.QUESTIONS[0].metric, str)
+    sections = [line for line in table.splitlines() if line and not line.startswith(" ")]
+    assert sections == list(dict.fromkeys(question.section for question in counters.QUESTIONS))
     for question in counters.QUESTIONS:
-        assert table.count(question.metric) == 1 and question.section in table
+        assert table.count(question.metric) == 1
+    assert max(map(len, table.splitlines())) <= counters.WIDTH
+
+
+def test_what_is_counted_unless_told_answers_every_question_and_has_all_that_the_emulator_counts():
+    accesses = [access for each in RUNGS for access in launch.trace(launch.of(each), Gemm(33, 34, 35)).accesses]
+    assert set(counters.counts(accesses)) <= set(profiling.METRICS)
+    assert {question.metric for question in counters.QUESTIONS} <= set(profiling.METRICS)
+    assert len(set(profiling.METRICS)) == len(profiling.METRICS)
 
 
 def test_what_was_not_counted_is_a_dash_and_zero_is_a_zero():

@@ -11,7 +11,7 @@ from gemmlab import launch
 from gemmlab.profiling import sanitizer
 from gemmlab.profiling.defects import DEFECTS, PROBLEM, RUNG
 from gemmlab.profiling.nvidia_tools import NoKernel, NotUnderstood
-from gemmlab.profiling.sanitizer_report import Finding, beside, read
+from gemmlab.profiling.sanitizer_report import CUT, Finding, beside, listed, read
 
 MEMCHECK = """========= COMPUTE-SANITIZER
 ========= Invalid __global__ write of size 4 bytes
@@ -78,6 +78,28 @@ def test_memory_errors_have_their_line_block_and_thread_and_what_is_wrong():
         Finding("Invalid __global__ write of size 4 bytes, misaligned", ((34, "write"),), (0, 0, 0), ((0, 0, 0),)),
         Finding("Invalid __global__ write of size 4 bytes, out of bounds", ((39, "write"),), (4, 5, 6), ((3, 2, 1),)),
     )
+
+
+def test_out_of_bounds_is_told_in_the_form_of_release_2025_too():
+    newer = MEMCHECK.replace("Address 0x87654320 is out of bounds", "Access to 0x7fd44a802818 is out of bounds")
+    assert read(newer) == read(MEMCHECK)
+
+
+def test_there_are_more_findings_where_a_text_was_cut_or_its_summary_has_more_than_it_printed():
+    assert not any(one.more for one in read(MEMCHECK))
+    assert all(one.more for one in read(MEMCHECK.replace("SUMMARY: 2 errors", "SUMMARY: 6,004 errors")))
+    whole, _, _ = MEMCHECK.rpartition("========= ERROR SUMMARY")
+    (first, _) = read(f"{whole}\n{CUT}\n")
+    assert first.more and first.seen.startswith(f"error: {first.what} (1 or more); thread")
+    # An analysis has all hazards, however many of them were printed.
+    assert not any(one.more for one in read(f"{ANALYSIS}{HAZARDS}\n{CUT}"))
+
+
+def test_findings_are_listed_and_nothing_found_is_not_the_same_as_not_run():
+    first, second = listed(read(MEMCHECK)).splitlines()[0], listed(read(MEMCHECK)).splitlines()[-1]
+    assert first.startswith("write on line 34: error: Invalid") and second.endswith("of block (4, 5, 6)")
+    assert max(map(len, listed(read(MEMCHECK)).splitlines())) <= 100
+    assert (listed(()), listed(None)) == ("nothing found", "not run")
 
 
 def test_the_older_form_of_a_place_and_a_report_without_lines_are_read_too():
@@ -233,12 +255,15 @@ def test_races_stand_side_by_side_by_their_pair_of_lines_in_either_order():
     text = beside(hazards, theirs, "H200, date").splitlines()
     place = text.index(f"write on line {store} and read on line {read_line}")
     # 3 chunks of 32 x 32 words, seen in each of 4 blocks once
-    assert text[place + 1].split(None, 2)[2].startswith("read after write; thread (0, 0, 0) and (0, 31, 0) of block")
-    assert "write after read; thread (0, 1, 0) and (5, 0, 0) of block (1, 0, 0) (9 in all)" in text[place + 2]
+    assert text[place + 1].split(None, 2)[2] == "read after write (3,072 words);"
+    assert text[place + 2].strip().startswith("thread (0, 0, 0) and (0, 31, 0) of block")
+    assert text[place + 3].split(None, 2)[2] == "error: write after read (9 in all);"
+    assert text[place + 4].strip() == "thread (0, 1, 0) and (5, 0, 0) of block (1, 0, 0)"
     assert any(line.endswith("not found") for line in text)
 
 
 def test_what_racecheck_did_not_check_is_a_dash():
     hazards = launch.trace(SECOND.kernel, PROBLEM).hazards
-    assert [line.split()[-1] for line in beside(hazards, None, "H200").splitlines()[2::3]] == ["-", "-"]
+    theirs = [line for line in beside(hazards, None, "H200").splitlines() if line.startswith("    H200")]
+    assert [line.split() for line in theirs] == [["H200", "-"], ["H200", "-"]]
     assert beside((), (), "H200") == "no race"

@@ -18,7 +18,7 @@ from gemmlab.environment import environment
 from gemmlab.gemm import Gemm
 from gemmlab.launch import Kernel
 from gemmlab.profiling import child, child_launch, nsight_compute
-from gemmlab.profiling.counters import QUESTIONS, Counted
+from gemmlab.profiling.counters import COUNTERS, QUESTIONS, Counted
 from gemmlab.profiling.nsight_compute import Answer, Counts, Launch
 from gemmlab.profiling.nvidia_tools import (
     NSIGHT_COMPUTE,
@@ -32,7 +32,8 @@ from gemmlab.profiling.nvidia_tools import (
 )
 
 SECONDS = 150
-METRICS = tuple(question.metric for question in QUESTIONS)
+METRICS = tuple(dict.fromkeys((*(question.metric for question in QUESTIONS), *COUNTERS)))
+"""What is counted unless told: the answers to QUESTIONS, and all that the emulator counts."""
 SECTIONS = ("LaunchStats", "Occupancy", "MemoryWorkloadAnalysis_Tables", "SchedulerStats", "WarpStateStats")
 """Sections of the report that a capture keeps as text, by the names that `ncu --list-sections` prints."""
 

@@ -14,7 +14,9 @@ from typing import Any
 from gemmlab import launch, profiling
 from gemmlab.gemm import Gemm
 from gemmlab.ladder import Rung
+from gemmlab.profiling import sanitizer
 from gemmlab.profiling.counters import Counted
+from gemmlab.profiling.defects import DEFECTS, PROBLEM
 from gemmlab.profiling.nvidia_tools import ToolFailed
 from gemmlab.profiling.sanitizer_report import Finding, read
 
@@ -40,6 +42,12 @@ class Capture:
     def label(self) -> str:
         """Card, date and releases: 'NVIDIA H200, 2026-11-30, Nsight Compute 2025.3.1.0, NVRTC 13.0'."""
         return _label(self.environment)
+
+    @property
+    def checked(self) -> str:
+        """Card, date and release of the checks: 'NVIDIA H200, 2026-11-30, compute-sanitizer 2025.3.1.0'."""
+        release = self.environment["conditions"]["compute_sanitizer"]
+        return f"{self.environment['card']}, {self.environment['date']}, compute-sanitizer {release}"
 
     @property
     def counted(self) -> Counted:
@@ -75,7 +83,7 @@ def load(path: Path) -> Capture:
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         capture = Capture(data["environment"], tuple(data["shape"]), data["profiles"], tuple(data["checks"]))
-        capture.label, capture.counted  # noqa: B018 - raise here for what is missing, and not in a notebook
+        capture.label, capture.checked, capture.counted  # noqa: B018 - raise here for what is missing, and not in a notebook
         for run in capture.checks:
             read(run["text"])
     except (ValueError, KeyError, TypeError) as error:
@@ -99,8 +107,34 @@ def counts(rungs: Sequence[Rung], problem: Gemm) -> tuple[Counted, str]:
         why = f"shipped, since none can be counted here: {error.wrong}"
     capture = newest()
     if capture is not None and capture.shape == (problem.M, problem.N, problem.K):
-        return capture.counted, why
+        return _completed(capture.counted, rungs, problem), why
     return fidelity(rungs, problem), why
+
+
+def _completed(counted: Counted, rungs: Sequence[Rung], problem: Gemm) -> Counted:
+    """Counts with those that only the fidelity check made on the same card and day, with the same releases."""
+    try:
+        check = fidelity(rungs, problem)
+    except ValueError:
+        return counted
+    if check.label != counted.label:
+        return counted
+    return Counted(counted.label, {name: {**check.counts.get(name, {}), **one} for name, one in counted.counts.items()})
+
+
+def check(defect: str) -> tuple[tuple[Finding, ...] | None, str]:
+    """Return what the tool of compute-sanitizer that looks for a defect finds in it, and where it did: now, or shipped.
+
+    The findings are None where the tool cannot run here and nothing is shipped.
+    """
+    chosen = DEFECTS[defect]
+    try:
+        return sanitizer.check(chosen.kernel, PROBLEM, chosen.tool).findings, f"{chosen.tool}, now"
+    except ToolFailed as error:
+        capture = newest()
+        if capture is None:
+            return None, f"{chosen.tool}: {error.wrong}"
+    return capture.findings(defect, chosen.tool), f"{chosen.tool}, {capture.checked}"
 
 
 def fidelity(rungs: Sequence[Rung], problem: Gemm, path: Path = FIDELITY) -> Counted:

@@ -9,6 +9,7 @@ from gemmlab.emulator.traffic import metrics
 from gemmlab.gemm import Gemm
 from gemmlab.profiling.nsight_compute import Counts
 
+WIDTH = 100  # characters of a line
 COUNTERS = {
     metric: f"{space} {op} {what}"
     for op, space, units in (
@@ -148,30 +149,34 @@ def counts(accesses: Iterable[Access]) -> dict[str, int]:
 def answers(launch: Counts) -> str:
     """Return a launch's counts as text, under the questions that they answer; what was not counted is a dash."""
     width = max(len(question.asks) for question in QUESTIONS)
-    return "\n".join(f"{each.asks:<{width}}{_written(launch.get(each.metric)):>14}" for each in QUESTIONS)
+    return "\n".join(f"{each.asks:<{width}}{written(launch.get(each.metric)):>14}" for each in QUESTIONS)
 
 
 def hardware_only(launch: Counts) -> str:
     """Return as text what a launch's counts answer of the questions that nothing else does, and which have no count."""
     asked = [each for each in QUESTIONS if not each.here]
     width = max(len(each.asks) for each in asked)
-    lines = [f"{each.asks:<{width}}{_written(launch[each.metric]):>14}" for each in asked if each.metric in launch]
+    lines = [f"{each.asks:<{width}}{written(launch[each.metric]):>14}" for each in asked if each.metric in launch]
     if len(lines) < len(asked):
         lines.append(f"not counted: {len(asked) - len(lines)} of the {len(asked)} figures that only hardware has")
     return "\n".join(lines)
 
 
 def mapping_table() -> str:
-    """Return the questions as text: each with its metric and its section, and what answers it here."""
-    width = max(len(question.asks) for question in QUESTIONS)
-    longest = max(len(question.metric) for question in QUESTIONS)
-    lines = [f"{'question':<{width}}  without a GPU", f"    {'metric':<{longest}}  section of the report", ""]
+    """Return the questions as text, by the section that shows them: each with what answers it here, and its metric."""
+    sections: dict[str, list[Question]] = defaultdict(list)
     for each in QUESTIONS:
-        lines += [f"{each.asks:<{width}}  {each.here or '-'}", f"    {each.metric:<{longest}}  {each.section}"]
-    return "\n".join(lines)
+        sections[each.section].append(each)
+    lines = []
+    for section, questions in sections.items():
+        lines += ["", section]
+        for each in questions:
+            lines += [f"  {each.asks}{each.here or '-':>{WIDTH - 2 - len(each.asks)}}", f"      {each.metric}"]
+    return "\n".join(lines[1:])
 
 
-def _written(count: int | float | None) -> str:
+def written(count: int | float | None) -> str:
+    """Return a count as text: '1,048,576', '97.09', or a dash where nothing was counted."""
     if count is None:
         return "-"
     return f"{count:,}" if isinstance(count, int) else f"{count:,.4g}"

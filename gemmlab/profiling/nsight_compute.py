@@ -15,8 +15,31 @@ Launch = tuple[str, tuple[int, ...], tuple[int, ...]]
 Counts = Mapping[str, int | float | None]
 """A launch's figures by metric, such as 'l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum'; None for no number."""
 
-
 CLOCK_CONTROL = "none"  # the clocks are left as they are
+LOOK_FIRST: Mapping[str, Sequence[str]] = {
+    "Launch Statistics": (
+        "Grid Size",
+        "Block Size",
+        "Registers Per Thread",
+        "Static Shared Memory Per Block",
+        "# SMs",
+        "Waves Per SM",
+    ),
+    "Occupancy": (
+        "Block Limit Registers",
+        "Block Limit Shared Mem",
+        "Block Limit Warps",
+        "Theoretical Occupancy",
+        "Achieved Occupancy",
+    ),
+    "Scheduler Statistics": (
+        "Active Warps Per Scheduler",
+        "Eligible Warps Per Scheduler",
+        "Issued Warp Per Scheduler",
+    ),
+    "Warp State Statistics": ("Warp Cycles Per Issued Instruction",),
+}
+"""Sections of a report, in the order that finds the limit of a kernel soonest, and the figures to look at in each."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +105,37 @@ def read(log: str) -> list[Profiled]:
         except (KeyError, IndexError, AttributeError, TypeError):
             raise ValueError(f"this is no row of Nsight Compute's CSV: {list(row.values())}") from None
     return [Profiled(launch, counts[which]) for which, launch in launches.items()]
+
+
+def read_report(report: str) -> dict[str, dict[str, str]]:
+    """Return the figures in Nsight Compute's report of one launch, with units, by section and name.
+
+    Such as {"Occupancy": {"Achieved Occupancy": "6.25 %"}}. Its advice is passed over, and so are other lines.
+    """
+    found: dict[str, dict[str, str]] = {}
+    section: dict[str, str] = {}
+    in_table = False
+    for line in map(str.strip, report.splitlines()):
+        if line.startswith("Section: "):
+            section = found.setdefault(line.removeprefix("Section: "), {})
+        elif line.startswith("Metric Name"):
+            in_table = True
+        elif not line:
+            in_table = False
+        elif in_table and (row := re.fullmatch(r"(\S.*?) {2,}(?:(\S+) +)?(\S+)", line)) and line[0] != "-":
+            name, unit, value = row.groups()
+            section[name] = f"{value} {unit or ''}".strip()
+    return found
+
+
+def excerpt(report: str, figures: Mapping[str, Sequence[str]] = LOOK_FIRST) -> str:
+    """Return some figures of a report as text, by section and name; what it does not have is a dash."""
+    known = read_report(report)
+    width = max(len(name) for names in figures.values() for name in names)
+    lines = []
+    for section, names in figures.items():
+        lines += ["", section, *(f"  {name:<{width}}  {known.get(section, {}).get(name, '-')}" for name in names)]
+    return "\n".join(lines[1:])
 
 
 def known_metrics(metrics: Iterable[str], log: str) -> set[str]:

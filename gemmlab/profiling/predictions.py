@@ -5,14 +5,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gemmlab.emulator import Trace
 from gemmlab.emulator.traffic import metrics
-from gemmlab.profiling.counters import COUNTERS, Counted
+from gemmlab.profiling.counters import COUNTERS, WIDTH, Counted, written
 from gemmlab.profiling.nsight_compute import Counts
 
 LOAD_SECTORS = metrics("ld", "global")[1]
 SHARED_LOADS, LOAD_WAVEFRONTS = metrics("ld", "shared")
 STORE_WAVEFRONTS = metrics("st", "shared")[1]
-WIDTH = 110  # characters of a line
+STORE_CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum"
 
 
 @dataclass(frozen=True)
@@ -44,8 +45,9 @@ _BY_TWO = (
     "row of As into one of 8 bytes: of the 72 loads that a warp makes for a chunk, 64 are of As and become 32"
 )
 _OTHERS = (
-    "the addresses ask for no more, requests are equal, and at shapes with fewer blocks wavefronts are too. So it is "
-    "no instruction. L1 shares its banks with shared memory, and its traffic may be counted here; that is not proved"
+    "the addresses ask for no more, requests are equal, and at smaller shapes wavefronts are too. The surplus changes "
+    "from run to run, so no instruction makes it. L1 shares its banks with shared memory, and its traffic may be "
+    "counted here; that is not proved"
 )
 WHY = {
     ("shared_tiles", SHARED_LOADS): (40 / 64, 40 / 64, _BY_FOUR),
@@ -76,10 +78,15 @@ class Verdict:
         """Whether the two are equal; None where the hardware's is missing."""
         return None if self.hardware is None else self.emulated == self.hardware
 
-    def __str__(self) -> str:
-        if self.confirmed is None:
-            return "not counted"
-        return "confirmed" if self.confirmed else f"refuted: {self.hardware / self.emulated:.4f} times as many"
+    @property
+    def word(self) -> str:
+        """The verdict: 'confirmed', 'refuted' or 'not counted'."""
+        return {None: "not counted", True: "confirmed", False: "refuted"}[self.confirmed]
+
+    @property
+    def times(self) -> str:
+        """How many times as many the hardware counted: '0.6250', or '-' where it did not count."""
+        return "-" if self.hardware is None else f"{self.hardware / self.emulated:.4f}"
 
     @property
     def why(self) -> str:
@@ -102,17 +109,16 @@ def one_a_rung(predicted: Mapping[str, Any], emulated: Mapping[str, Counts], cou
 
     `predicted` and `emulated` are by the rung's name.
     """
-    lines = [f"hardware: {counted.label}", f"{'':<47}{'yours':>18}{'emulator':>14}{'hardware':>14}  verdict"]
+    lines = [f"hardware: {counted.label}", f"{'':<45}{'yours':>18}{'emulator':>12}{'hardware':>12}  verdict"]
     known = {(one.rung, one.metric): one for one in verdicts(emulated, counted)}
     for each in PREDICTIONS:
         verdict = known[each.rung, each.metric]
         hardware = "-" if verdict.hardware is None else f"{verdict.hardware:,}"
         yours = _yours(predicted.get(each.rung, ...), verdict)
-        lines.append(
-            f"{each.rung:<19}{each.what:<28}{yours:>18}{verdict.emulated:>14,}{hardware:>14}  {verdict}".rstrip()
-        )
+        lines.append(f"{each.rung:<18}{each.what:<27}{yours:>18}{verdict.emulated:>12,}{hardware:>12}  {verdict.word}")
     lines.append("yours: (e) as the emulator counted, (h) as the hardware did, (e, h) as both, (no) as neither")
-    return "\n".join([*lines, *_reasons(known[each.rung, each.metric] for each in PREDICTIONS)])
+    asked = [known[each.rung, each.metric] for each in PREDICTIONS]
+    return "\n".join([*lines, *_reasons((f"{one.rung}, {one.times} times as many", one) for one in asked)])
 
 
 def summary(found: tuple[Verdict, ...]) -> str:
@@ -124,19 +130,45 @@ def summary(found: tuple[Verdict, ...]) -> str:
     ]
     for one in refuted:
         lines.append(
-            f"{one.rung:<19}{COUNTERS.get(one.metric, one.metric):<24}{one.emulated:>10,} != {one.hardware:<10,}{one}"
+            f"{one.rung:<19}{COUNTERS.get(one.metric, one.metric):<24}{one.emulated:>10,} != {one.hardware:<10,}"
+            f"{one.word}: {one.times} times as many"
         )
-    return "\n".join([*lines, *_reasons(refuted)])
+    return "\n".join([*lines, *_reasons((one.rung, one) for one in refuted)])
 
 
-def _reasons(found: Iterable[Verdict]) -> list[str]:
+def shared_stores(traces: Mapping[str, Trace], counted: Counted, again: Counted) -> str:
+    """Return as text, for every rung that stores to shared memory, the wavefronts of its stores by the emulator and in
+    two runs of hardware, and those of them that are bank conflicts, by the emulator and in the first run.
+    """
+    lines = [
+        f"{'':<18}{'wavefronts of shared stores':^40}{'of them conflicts':>26}",
+        f"{'':<18}{'emulator':>12}{'hardware':>12}{'another run':>14}{'emulator':>14}{'hardware':>12}",
+    ]
+    for rung, trace in traces.items():
+        stores = [access for access in trace.accesses if access.op == "st.shared"]
+        if not stores:
+            continue
+        ours = sum(access.wavefronts for access in stores)
+        first, second = counted.counts.get(rung, {}), again.counts.get(rung, {})
+        row = (
+            f"{ours:,}",
+            written(first.get(STORE_WAVEFRONTS)),
+            written(second.get(STORE_WAVEFRONTS)),
+            f"{ours - sum(access.ideal for access in stores):,}",
+            written(first.get(STORE_CONFLICTS)),
+        )
+        lines.append(f"{rung:<18}" + "".join(f"{cell:>{w}}" for cell, w in zip(row, (12, 12, 14, 14, 12), strict=True)))
+    return "\n".join(lines)
+
+
+def _reasons(named: Iterable[tuple[str, Verdict]]) -> list[str]:
     reasons: dict[str, list[str]] = {}
-    for one in found:
+    for name, one in named:
         if one.confirmed is False:
-            reasons.setdefault(one.why, []).append(one.rung)
+            reasons.setdefault(one.why, []).append(name)
     return [
-        textwrap.fill(f"{', '.join(dict.fromkeys(rungs))}: {why}.", WIDTH, initial_indent="\n", subsequent_indent="  ")
-        for why, rungs in reasons.items()
+        textwrap.fill(f"{', '.join(dict.fromkeys(names))}: {why}.", WIDTH, initial_indent="\n", subsequent_indent="  ")
+        for why, names in reasons.items()
     ]
 
 

@@ -5,6 +5,7 @@ errors, racecheck's analyses and hazards, uninitialized reads, and barrier error
 """
 
 import re
+import textwrap
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -12,6 +13,10 @@ from dataclasses import dataclass, replace
 from gemmlab.emulator import Hazard
 
 Index = tuple[int, int, int]
+
+CUT = "... the rest is cut"
+"""The last line of a text that was cut short."""
+WIDTH = 100  # characters of a line
 
 _RACE = "race"
 _HAZARDS = {
@@ -37,14 +42,16 @@ _FAULT = re.compile(
 )
 _AT = re.compile(rf"at{_PLACE}")
 _BY = re.compile(r"by thread \((?P<thread>[\d, ]+)\) in block \((?P<block>[\d, ]+)\)")
-_ADDRESS = re.compile(r"(?:Address|Access(?: at)?) \w+ is (?P<wrong>out of bounds|misaligned)")
+_SUMMARY = re.compile(r"SUMMARY: ([\d,]+) (?:error|hazard)")
+_ADDRESS = re.compile(r"(?:Address|Access(?: at| to)?) \w+ is (?P<wrong>out of bounds|misaligned)")
 
 
 @dataclass(frozen=True)
 class Finding:
     """One finding. `accesses` are (line, what it does) in the order of the report, line 0 where it names none; `block`
     and `threads` are of the first report, or None and empty where it has none; `count` is of reports or, for a race,
-    the hazards that racecheck counts: bytes, once for each two instructions of machine code that meet there.
+    the hazards that racecheck counts: bytes, once for each two instructions of machine code that meet there. There are
+    `more` where the text breaks off before all reports.
     """
 
     what: str
@@ -53,6 +60,7 @@ class Finding:
     threads: tuple[Index, ...] = ()
     count: int = 1
     severity: str = "error"
+    more: bool = False
 
     def __str__(self) -> str:
         where = " and ".join(f"{done} on line {line or '-'}" for line, done in self.accesses)
@@ -62,7 +70,7 @@ class Finding:
     def seen(self) -> str:
         """The finding in words, without its lines."""
         who = f"; thread {' and '.join(map(str, self.threads))} of block {self.block}" if self.threads else ""
-        return f"{self.severity}: {self.what}{who} ({self.count:,} in all)"
+        return f"{self.severity}: {self.what} ({self.count:,} {'or more' if self.more else 'in all'}){who}"
 
 
 def read(text: str) -> tuple[Finding, ...]:
@@ -81,9 +89,19 @@ def read(text: str) -> tuple[Finding, ...]:
     for one in reports:
         if one.what != _RACE or frozenset(one.accesses) not in detailed:
             alike[one.what, one.accesses].append(one)
+    more = CUT in text or sum(int(total.replace(",", "")) for total in _SUMMARY.findall(text)) > len(reports)
     return tuple(
-        replace(first, count=totals[frozenset(first.accesses)] or 1 + len(others)) for first, *others in alike.values()
+        replace(first, count=total or 1 + len(others), more=more and not total)
+        for first, *others in alike.values()
+        for total in (totals[frozenset(first.accesses)],)
     )
+
+
+def listed(found: Sequence[Finding] | None) -> str:
+    """Return findings as text, each in lines of WIDTH; of none, and of None for a tool that did not run, it says so."""
+    if found is None:
+        return "not run"
+    return "\n".join(textwrap.fill(str(one), WIDTH, subsequent_indent="    ") for one in found) or "nothing found"
 
 
 def beside(hazards: Iterable[Hazard], found: Sequence[Finding] | None, label: str) -> str:
@@ -99,14 +117,15 @@ def beside(hazards: Iterable[Hazard], found: Sequence[Finding] | None, label: st
         lines.append(" and ".join(f"{done} on line {line}" for line, done in sorted(pair)))
         for where, seen in (("emulator, now", ours), (label, None if found is None else theirs)):
             cells = ["-"] if seen is None else [text for accesses, text in seen if accesses == pair] or ["not found"]
-            lines += [f"    {where:<{max(len(label), 13)}}  {cell}" for cell in cells]
+            margin = f"    {where:<{max(len(label), 13)}}  "
+            lines += [margin + cell.replace("; ", f";\n{'':<{len(margin)}}") for cell in cells]
     return "\n".join(lines) or "no race"
 
 
 def _of_emulator(race: Hazard) -> str:
     (_, first), (_, second) = race.accesses
     later, earlier = race.threads
-    return f"{second} after {first}; thread {earlier} and {later} of block {race.block} ({race.count:,} {race.counted})"
+    return f"{second} after {first} ({race.count:,} {race.counted}); thread {earlier} and {later} of block {race.block}"
 
 
 def _reports(text: str) -> Iterator[Finding]:
