@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -124,6 +125,28 @@ def test_only_kernels_with_defined_values_are_launched_on_a_gpu():
 def test_every_rung_runs_at_256_and_at_three_shapes_that_no_tile_divides():
     names = [case.name for case in cases("sm_90") if case.name.startswith("rung0")]
     assert len(names) == 4 and "rung0_naive_256x256x256" in names
+
+
+def test_the_emulators_readme_tells_how_much_of_the_shipped_record_is_equal():
+    record = json.loads((ROOT / "gemmlab" / "data" / "fidelity" / "nvidia_h200.json").read_text(encoding="utf-8"))
+    kernels = record["kernels"]
+    ends = Counter((one["emulator"]["outcome"], one["gpu"]["outcome"]) for one in kernels)
+    assert set(ends) == {("ran", "ran"), ("refused", "refused"), ("compiled", "compiled")}
+    assert not any(one["differing"] for one in kernels if one["gpu"]["outcome"] == "ran")
+    pairs = [pair for one in kernels for pair in one["figures"].values()]
+    equal = sum(ours == theirs for ours, theirs in pairs)
+    readme = " ".join((ROOT / "gemmlab" / "emulator" / "README.md").read_text(encoding="utf-8").split())
+    assert (
+        f"Of {len(kernels)} launches, {ends['ran', 'ran']} ran on both backends with equal bits, "
+        f"{ends['refused', 'refused']} were refused by both, and {ends['compiled', 'compiled']} were compiled"
+    ) in readme
+    assert f"Of {len(pairs)} figures {equal} are equal" in readme
+    assert f"explains {len(pairs) - equal - 2} of the {len(pairs) - equal} others" in readme
+    for number, name in ((3, "register_tiles_1d"), (4, "register_tiles_2d")):
+        (found,) = [one for one in kernels if one["kernel"] == f"rung{number}_{name}_256x256x256"]
+        ours, theirs = found["figures"][metrics("st", "shared")[1]]
+        assert f"{theirs:,} for {ours:,} in rung {number}" in readme
+    assert all(one["figures"]["registers"][0] == one["figures"]["registers"][1] for one in kernels if one["figures"])
 
 
 STAND_IN = """
