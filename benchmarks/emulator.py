@@ -2,8 +2,8 @@
 
     python benchmarks/emulator.py [--repeats 5]
 
-Needs the extra `bench` (pip install --editable '.[bench]') and some minutes, most of them Numba's. Prints medians with
-the fastest and the slowest of the repeats, ratios of the fastest, and exits with status 1 when a limit below is missed.
+Needs the extra `bench` (pip install --editable '.[bench]'); most of the time is Numba's. Prints medians with the
+fastest and the slowest of the repeats, ratios of the fastest, and exits with status 1 when a limit below is missed.
 """
 
 import argparse
