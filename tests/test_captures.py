@@ -291,6 +291,7 @@ def test_memcheck_named_the_line_block_and_thread_that_the_emulator_names(h200):
     assert found.accesses == ((line_of("no edge of A", "a_value = *a"), "read"),) == ((ours.line, "read"),)
     assert (found.block, found.threads) == (ours.block, ours.threads)
     assert found.what.endswith("out of bounds") and found.more
+    assert f"counts {ours.count:,} such" in cell("play-memcheck") and f"first {found.count}." in cell("play-memcheck")
     (text,) = [run["text"] for run in h200.checks if run["kernel"] == "no edge of A"]
     # 33 rows of 70 floats
     assert "and is 1 bytes after the nearest allocation at" in text and f"of size {33 * 70 * 4:,} bytes" in text
