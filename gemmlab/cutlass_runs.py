@@ -49,8 +49,10 @@ def shipped() -> tuple[Mapping[str, Any], ...]:
     return tuple(load(path) for path in sorted(FOLDER.glob("*.json")))
 
 
-def best(runs: Iterable[Mapping[str, Any]], card: str, problem: Gemm) -> Mapping[str, Any] | None:
-    """Return the fastest right row of CUTLASS on a card at a problem's shape, of the newest run, or None."""
+def timed(runs: Iterable[Mapping[str, Any]], card: str, problem: Gemm) -> list[Mapping[str, Any]]:
+    """Return the right rows of CUTLASS on a card at a problem's shape, of the newest run that has any, each with the
+    run's `date`; none where nobody has timed it.
+    """
     shape = [problem.M, problem.N, problem.K]
     dated = sorted(
         (run for run in runs if run["environment"]["card"] == card), key=lambda run: run["environment"]["date"]
@@ -58,10 +60,13 @@ def best(runs: Iterable[Mapping[str, Any]], card: str, problem: Gemm) -> Mapping
     for run in reversed(dated):
         rows = [row for row in run["rows"] if row["shape"] == shape and row["correct"] and row["milliseconds"]]
         if rows:
-            return min(rows, key=lambda row: statistics.median(row["milliseconds"])) | {
-                "date": run["environment"]["date"]
-            }
-    return None
+            return [row | {"date": run["environment"]["date"]} for row in rows]
+    return []
+
+
+def best(runs: Iterable[Mapping[str, Any]], card: str, problem: Gemm) -> Mapping[str, Any] | None:
+    """Return the fastest of the rows that `timed` returns, or None where there are none."""
+    return min(timed(runs, card, problem), key=lambda row: statistics.median(row["milliseconds"]), default=None)
 
 
 def ladder_row(runs: Iterable[Mapping[str, Any]], card: str, problem: Gemm) -> dict[str, str]:

@@ -5,8 +5,9 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from gemmlab import columns, cutlass_runs, measured, roofline
+from gemmlab import columns, cutlass, cutlass_runs, measured, roofline
 from gemmlab.columns import Column, known, significant
+from gemmlab.gemm import Gemm
 from gemmlab.gpus import ARCHITECTURES
 from gemmlab.published import Ladder
 from gemmlab.records import Record
@@ -50,7 +51,8 @@ def table(run: Run, runs: Sequence[Record], ladders: Sequence[Ladder]) -> str:
 
 
 def by_size(runs: Sequence[Record]) -> str:
-    """Return the speeds of rungs in runs of several sizes on one card as text: TFLOP/s, and % of that run's cuBLAS.
+    """Return the speeds of rungs in runs of several sizes on one card as text: TFLOP/s, and % of that run's cuBLAS,
+    over what was noticed while they were taken.
 
     Raises ValueError for runs of several cards or days.
     """
@@ -59,13 +61,35 @@ def by_size(runs: Sequence[Record]) -> str:
         raise ValueError(f"one card and day is shown by size, not {'; '.join(sorted(labels)) or 'none'}")
     numbers = {name: row["rung"] for record in runs for name, row in measured.timed(record).items()}
     shown = [Column("", "rung", lambda name: f"{numbers[name]} {name}")]
+    remarks = []
     for record in sorted(runs, key=lambda record: measured.problem_of(record).flops):
-        rows, source = measured.timed(record), f" {' x '.join(map(str, record.rungs[0]['shape']))} "
+        rows, shape = measured.timed(record), _shape(record)
+        source = f" {shape} "
+        remarks += [f"{shape}, {name}: {remark}" for name, row in rows.items() for remark in row["remarks"] or ()]
         shown += [
             Column(source, "TFLOP/s", _named(rows, lambda row: significant(row["gflops"] / 1e3))),
             Column(source, "% cuBLAS", _named(rows, lambda row: known(row["percent_of_cublas"], ".1f"))),
         ]
-    return "\n".join([f"measured: {labels.pop()}", *columns.lines(shown, sorted(numbers, key=numbers.get))])
+    lines = columns.folded(shown, sorted(numbers, key=numbers.get), WIDTH)
+    return "\n".join([f"measured: {labels.pop()}", *lines, *([""] if remarks else []), *remarks])
+
+
+def of_cutlass(record: Record) -> str:
+    """Return the settings of CUTLASS's SIMT GEMM as text, each with its speed on a record's card at its problem:
+    TFLOP/s, and % of cuBLAS in the run that timed it. A setting that nobody has timed there gets dashes.
+    """
+    problem = measured.problem_of(record)
+    timed = cutlass_runs.timed(cutlass_runs.shipped(), record.card or "", problem)
+    rows = {(*row["threadblock"], *row["warp"], row["stages"]): _speed_of_cutlass(row, problem) for row in timed}
+    source = f" measured: {timed[0]['date'] if timed else 'nothing'} "
+    names = {str(each): (*each.threadblock, *each.warp, each.stages) for each in cutlass.SETTINGS}
+    by_name = {name: rows[setting] for name, setting in names.items() if setting in rows}
+    shown = (
+        Column("", "block's tile, warp's tile, stages", str),
+        Column(source, "TFLOP/s", _named(by_name, lambda row: significant(row["gflops"] / 1e3))),
+        Column(source, "% cuBLAS", _named(by_name, lambda row: known(row["percent_of_cublas"], ".1f"))),
+    )
+    return "\n".join([f"{CUTLASS}, {record.card}, {_shape(record)}", *columns.lines(shown, list(names))])
 
 
 def counted_intensity(row: Row) -> float:
@@ -76,7 +100,7 @@ def counted_intensity(row: Row) -> float:
 def conditions(record: Record) -> str:
     """Return in a sentence what a record's times belong to: card, driver, problem, policy, clocks, and cuBLAS."""
     given, cublas, batches = record.conditions, measured.cublas(record), _batches(record)
-    shape = " x ".join(map(str, record.rungs[0]["shape"]))
+    shape = _shape(record)
     yardstick = "not timed" if cublas is None else f"{cublas / 1e12:.2f} TFLOP/s"
     return (
         f"measured: {record.label}, driver {record.driver}, CUDA {record.cuda}; {shape}, float32, {given['family']} "
@@ -123,23 +147,34 @@ def _cutlass(record: Record) -> dict[str, Mapping[str, Any]]:
     """CUTLASS's row on a record's card, at its problem, with the fields of a rung's; none where nobody timed it."""
     problem = measured.problem_of(record)
     row = cutlass_runs.best(cutlass_runs.shipped(), record.card or "", problem)
-    if row is None:
-        return {}
+    return {} if row is None else {CUTLASS: _speed_of_cutlass(row, problem)}
+
+
+def _speed_of_cutlass(row: Mapping[str, Any], problem: Gemm) -> Mapping[str, Any]:
     median, yardstick = (statistics.median(row[name]) for name in ("milliseconds", "cublas_milliseconds"))
     speed, cublas = (roofline.throughput(problem.flops, time) for time in (median, yardstick))
     share = roofline.percent_of(speed, cublas)
-    return {CUTLASS: {"milliseconds": row["milliseconds"], "gflops": speed / 1e9, "percent_of_cublas": share}}
+    return {"milliseconds": row["milliseconds"], "gflops": speed / 1e9, "percent_of_cublas": share}
 
 
 def _of_cutlass(number: int, record: Record) -> str:
     """A line on where CUTLASS's row under a record is from, or how to make one."""
-    row = cutlass_runs.ladder_row(cutlass_runs.shipped(), record.card or "", measured.problem_of(record))
+    shipped, where = cutlass_runs.shipped(), (record.card or "", measured.problem_of(record))
+    row, timed = cutlass_runs.ladder_row(shipped, *where), len(cutlass_runs.timed(shipped, *where))
     if row["measured"] == "-":
         return (
             f"{CUTLASS} beside [{number}]: not timed yet; beside that GPU: python benchmarks/cutlass_gemm.py "
             "--json gemmlab/data/cutlass/CARD_DATE.json"
         )
-    return f"{row['kernel']} beside [{number}]: {row['setting']}; measured: {row['measured']}, in a run of its own"
+    chosen = f"the fastest of {timed} settings timed" if timed > 1 else "the only setting timed"
+    return (
+        f"{row['kernel']} beside [{number}]: {row['setting']}, {chosen}; measured: {row['measured']}, in a run of its "
+        "own, with a cuBLAS of its own"
+    )
+
+
+def _shape(record: Record) -> str:
+    return " x ".join(map(str, record.rungs[0]["shape"]))
 
 
 def _named(rows: Mapping[str, Any], text: Callable[[Any], str]) -> Callable[[str], str]:

@@ -1,7 +1,7 @@
 """Tile parameters by card: those that a sweep found, with the record of it; on every other card a rung's defaults.
 
-A tile stands here although the sweep holds a faster one where the notebook of its rung teaches it: the rungs of a
-ladder then differ by their ideas alone. The choice says so, with both figures.
+A tile stands here although the sweep holds a faster one where the notebook of its rung teaches it: each rung of the
+ladder shows its idea with the numbers that the learner has worked with. The choice says so, with both figures.
 """
 
 import textwrap
@@ -72,15 +72,16 @@ TUNED: Mapping[str, Mapping[str, Choice]] = MappingProxyType(
                     MappingProxyType({"BM": 64, "BN": 64, "BK": 8, "TM": 8}),
                     H200,
                     4096,
-                    "24.4 TFLOP/s were measured for 128 x 64 x 32 with TM = 32, 18.8 for this tile, which is kept "
-                    "because the rung's notebook teaches it: a strip four times as long is no other idea",
+                    "24.4 TFLOP/s were measured for 128 x 64 x 32 with TM = 32, and 18.8 for this tile. The ladder "
+                    "keeps this one, which the rung's notebook teaches: a strip four times as long is another number, "
+                    "not another idea",
                 ),
                 "register_tiles_2d": Choice(
                     MappingProxyType({"BM": 128, "BN": 128, "BK": 8, "TM": 8, "TN": 8}),
                     H200,
                     4096,
-                    "34.5 TFLOP/s were measured for BK = 16, 31.1 for this tile, which is kept because the rung's "
-                    "notebook teaches it: BK doubles only at rung 5",
+                    "34.5 TFLOP/s were measured for BK = 16, and 31.1 for this tile. The ladder keeps this one, which "
+                    "the rung's notebook teaches: BK doubles only at rung 5",
                 ),
                 "vectorized": Choice(
                     MappingProxyType({"BM": 64, "BN": 128, "BK": 16, "TM": 8, "TN": 8, "PAD": 4}), H200, 4096

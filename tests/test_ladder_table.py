@@ -6,7 +6,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from gemmlab import ladder_table, measured, published, records
+from gemmlab import cutlass, ladder_table, measured, published, records
 from gemmlab.climb import climb
 from gemmlab.figures import ladder_figure
 from gemmlab.gemm import Gemm
@@ -38,6 +38,26 @@ def cells(line):
     return line.split()
 
 
+def times(record, *numbers):
+    """The samples of rungs in ms, by number."""
+    return [record.rungs[number]["milliseconds"] for number in numbers]
+
+
+def cutlass_run(card):
+    """A run of CUTLASS that timed its default setting at 4096: a median of 3 ms, and 2.7 of cuBLAS."""
+    row = {
+        "version": "4.2",
+        "threadblock": [128, 128, 8],
+        "warp": [32, 64, 8],
+        "stages": 2,
+        "shape": [4096] * 3,
+        "correct": True,
+        "milliseconds": [4.0, 2.0, 3.0],
+        "cublas_milliseconds": [2.7],
+    }
+    return {"environment": {"card": card, "date": "2026-12-24"}, "rows": [row]}
+
+
 def test_the_table_holds_counts_times_and_published_speeds_of_each_rung(run, record):
     lines = ladder_table.table(run, [record], LADDERS).splitlines()
     naive, coalesced, shared = (cells(line) for line in lines[2:5])
@@ -66,17 +86,19 @@ def test_sources_of_figures_are_apart_and_each_number_is_explained(run, record):
     ):
         assert over.count(source) == 1
     notes = " ".join(explained.split())
-    for part in ("[1] measured: NVIDIA H200, 2026-11-30", "warm L2", "20 samples", "1980 MHz", "50.44 TFLOP/s"):
+    yardstick = f"{2 * 4096**3 / np.median(record.conditions['cublas_milliseconds']) / 1e9:.2f} TFLOP/s"
+    for part in ("[1] measured: NVIDIA H200, 2026-11-30", "warm L2", "20 samples", "1980 MHz", yardstick):
         assert part in notes
     assert "[3] published: RTX A6000, Simon Boehm" in notes and "2022, 4092^3; cuBLAS 23.25 TFLOP/s" in notes
 
 
 def test_a_rung_that_a_run_has_not_timed_gets_dashes(run, record):
-    coalesced_only = next(seen for seen in records.shipped() if not measured.timed(seen).keys() >= {"naive"})
-    assert cells(ladder_table.table(run, [coalesced_only], ()).splitlines()[9])[2:] == ["-", "-", "-"]
+    without_naive = dataclasses.replace(record, rungs=record.rungs[1:])
+    assert cells(ladder_table.table(run, [without_naive], ()).splitlines()[9])[2:] == ["-", "-", "-"]
 
 
-def test_cutlass_stands_after_the_rungs_with_dashes_and_the_command_where_nobody_timed_it(run, record):
+def test_cutlass_stands_after_the_rungs_with_dashes_and_the_command_where_nobody_timed_it(run, record, monkeypatch):
+    monkeypatch.setattr(ladder_table.cutlass_runs, "shipped", tuple)
     lines = ladder_table.table(run, [record], ()).splitlines()
     assert lines[5].split() == ["CUTLASS", "SIMT", *"-" * 6]
     assert lines[12].split() == ["CUTLASS", "SIMT", *"-" * 3]
@@ -84,22 +106,26 @@ def test_cutlass_stands_after_the_rungs_with_dashes_and_the_command_where_nobody
 
 
 def test_a_run_of_cutlass_on_the_records_card_and_problem_stands_in_the_columns_of_times(run, record, monkeypatch):
-    row = {
-        "version": "4.2",
-        "threadblock": [128, 128, 8],
-        "stages": 2,
-        "shape": [4096] * 3,
-        "correct": True,
-        "milliseconds": [4.0, 2.0, 3.0],
-        "cublas_milliseconds": [2.7],
-    }
-    seen = {"environment": {"card": record.card, "date": "2026-12-24"}, "rows": [row]}
-    monkeypatch.setattr(ladder_table.cutlass_runs, "shipped", lambda: (seen,))
+    monkeypatch.setattr(ladder_table.cutlass_runs, "shipped", lambda: (cutlass_run(record.card),))
     lines = ladder_table.table(run, [record], ()).splitlines()
     # 2 * 4096^3 FLOPs in 3 ms are 45.8 TFLOP/s; 2.7 ms are 90 % of 3.
     assert lines[12].split()[-3:] == ["3.000", "45.8", "90.0"]
-    said = "128 x 128 x 8, 2 stages; measured: NVIDIA H200, 2026-12-24, in a run of its own"
+    said = "128 x 128 x 8, 2 stages, the only setting timed; measured: NVIDIA H200, 2026-12-24, in a run of its own"
     assert f"CUTLASS 4.2 SIMT beside [1]: {said}" in " ".join(lines)
+    two = cutlass_run(record.card)
+    two["rows"] += [two["rows"][0] | {"milliseconds": [5.0], "stages": 5}]
+    monkeypatch.setattr(ladder_table.cutlass_runs, "shipped", lambda: (two,))
+    assert "2 stages, the fastest of 2 settings timed;" in " ".join(ladder_table.table(run, [record], ()).splitlines())
+
+
+def test_each_setting_of_cutlass_has_a_line_with_dashes_where_nobody_timed_it(record, monkeypatch):
+    monkeypatch.setattr(ladder_table.cutlass_runs, "shipped", lambda: (cutlass_run(record.card),))
+    about, source, _, default, *others = ladder_table.of_cutlass(record).splitlines()
+    assert about == "CUTLASS SIMT, NVIDIA H200, 4096 x 4096 x 4096" and source.strip() == "measured: 2026-12-24"
+    assert cells(default)[-2:] == ["45.8", "90.0"] and "128 x 128 x 8, warps of 32 x 64 x 8, 2 stages" in default
+    assert len(others) == len(cutlass.SETTINGS) - 1 and all(cells(line)[-2:] == ["-", "-"] for line in others)
+    monkeypatch.setattr(ladder_table.cutlass_runs, "shipped", tuple)
+    assert "measured: nothing" in ladder_table.of_cutlass(record)
 
 
 def test_only_a_right_result_without_hazards_is_called_right(run):
@@ -116,13 +142,25 @@ def test_runs_are_the_newest_of_each_card_that_timed_every_rung_at_the_size():
 
 
 def test_speeds_by_size_stand_from_small_to_large_with_dashes_for_rungs_that_were_not_timed(record):
-    seen = [each for each in records.shipped() if each.label == record.label and each.rungs[0]["shape"][0] >= 4096]
-    about, sources, _, *rows = ladder_table.by_size(seen[::-1]).splitlines()
+    (odd,) = (each for each in records.shipped() if each.label == record.label and each.rungs[0]["shape"][0] == 4097)
+    odd = dataclasses.replace(odd, rungs=odd.rungs[1:])
+    about, sources, _, *rows = ladder_table.by_size([odd, record]).splitlines()
     assert about == "measured: NVIDIA H200, 2026-11-30"
     assert sources.index("4096 x 4096") < sources.index("4097 x 4097")
-    # 7.335 ms of rung 3 at 4096 and 2.725 ms of cuBLAS; rung 0 was not timed at 4097.
-    assert cells(rows[0]) == ["0", "naive", "0.506", "1.0", "-", "-"]
-    assert cells(rows[3])[:4] == ["3", "register_tiles_1d", "18.7", "37.1"]
+    naive, strips, cublas = map(np.median, (*times(record, 0, 3), record.conditions["cublas_milliseconds"]))
+    expected = [f"{2 * 4096**3 / naive / 1e9:.3f}", f"{100 * cublas / naive:.1f}", "-", "-"]
+    assert cells(rows[0]) == ["0", "naive", *expected]
+    expected = [f"{2 * 4096**3 / strips / 1e9:.1f}", f"{100 * cublas / strips:.1f}"]
+    assert cells(rows[3])[:4] == ["3", "register_tiles_1d", *expected]
+
+
+def test_speeds_by_size_fit_the_page_over_what_was_noticed_while_they_were_taken(record):
+    seen = [each for each in records.shipped() if each.label == record.label and each.rungs[0]["shape"][0] >= 2048]
+    slowed = dataclasses.replace(record, rungs=(record.rungs[0] | {"remarks": ["throttled"]}, *record.rungs[1:]))
+    others = [each for each in seen if measured.problem_of(each) != CUBE]
+    lines = ladder_table.by_size([slowed, *others]).splitlines()
+    assert len(seen) == 5 and max(map(len, lines)) <= ladder_table.WIDTH
+    assert "4096 x 4096 x 4096, naive: throttled" in lines[lines.index("", 12) :]
 
 
 def test_speeds_by_size_refuse_runs_of_several_days(record):
@@ -151,7 +189,10 @@ def test_the_speed_of_cublas_is_the_work_over_its_median_time(record):
 def test_the_figure_of_shares_has_a_labelled_point_for_each_rung_of_each_ladder(figure, record):
     (axis,) = figure.axes
     texts = [text.get_text() for text in axis.texts]
-    assert "90.9%, 45.9 TFLOP/s" in texts and "71.2%, 36.3 TFLOP/s" in texts and "93.7%, 21.8 TFLOP/s" in texts
+    (best,) = map(np.median, times(record, 6))
+    share = f"{100 * np.median(record.conditions['cublas_milliseconds']) / best:.1f}%"
+    assert f"{share}, {2 * 4096**3 / best / 1e9:.1f} TFLOP/s" in texts
+    assert "71.2%, 36.3 TFLOP/s" in texts and "93.7%, 21.8 TFLOP/s" in texts
     assert sum("TFLOP/s" in text for text in texts) == 3 * len(RUNGS)
     labels = [text.get_text() for text in figure.legends[0].get_texts()]
     assert labels == [f"measured: {record.label}, 4096 x 4096 x 4096", published.H200.label, published.A6000.label]

@@ -2,6 +2,8 @@
 
 import copy
 import json
+import re
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -124,10 +126,10 @@ def test_min_and_max_enclose_the_median_and_cublas_ran_in_each_sweep_at_the_size
 
 def test_a_file_of_sweeps_with_a_wrong_field_is_refused_by_its_place(tmp_path, h200):
     damaged = copy.deepcopy(h200)
-    damaged["sweeps"][1]["rows"][0]["timed"][0]["tflops"] = None
+    damaged["sweeps"][0]["rows"][0]["timed"][0]["tflops"] = None
     path = tmp_path / "sweeps.json"
     path.write_text(json.dumps(damaged))
-    place = r"sweeps.json is no file of sweeps: sweeps\[1\].rows\[0\].timed\[0\].tflops is None, but must be a finite"
+    place = r"sweeps.json is no file of sweeps: sweeps\[0\].rows\[0\].timed\[0\].tflops is None, but must be a finite"
     with pytest.raises(ValueError, match=place):
         sweeps.load(path)
 
@@ -135,6 +137,17 @@ def test_a_file_of_sweeps_with_a_wrong_field_is_refused_by_its_place(tmp_path, h
 def test_the_table_of_a_card_gives_both_figures_of_each_sweep_and_the_reason():
     text = tuned.table("H200")
     assert "rung 6 (warp_tiles), BM = 64, BN = 128, BK = 16, WM = 32, WN = 64, TM = 8, TN = 8, PAD = 4" in text
-    # Of the kernels' own texts: 46.078 for the chosen tile, 45.380 for the next.
-    assert "46.1 TFLOP/s; the fastest of 2 others 45.4, with BM = 128, BN = 64, WM = 64, WN = 32" in text
+    # Of the kernels' own texts, 16 tiles: 45.894 for the chosen one, 45.486 for the next.
+    assert "45.9 TFLOP/s; the fastest of 15 others 45.5, with BN = 64" in text
     assert " ".join(tuned.TUNED["H200"]["register_tiles_2d"].reason.split()) in " ".join(text.split())
+
+
+def test_notebook_3_gives_the_sweeps_speeds_of_longer_strips(h200):
+    notebook = Path(__file__).parent.parent / "notebooks" / "03_register_tiles_1d.ipynb"
+    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    said = "".join(next(cell["source"] for cell in cells if cell["id"] == "play-sweep"))
+    strips = [row for sweep in h200["sweeps"] for row in sweep["rows"] if row["rung"] == "register_tiles_1d"]
+    speeds = {tuple(row["tile"].values()): sweeps.speed(row, 4096) for row in strips}
+    shown = [speeds[64, 64, 8, 8], speeds[64, 64, 8, 32], speeds[128, 64, 32, 32]]
+    assert re.findall(r"did (\d+\.\d)", said) == [f"{speed:.1f}" for speed in shown]
+    assert max(speeds.values()) == shown[-1]
