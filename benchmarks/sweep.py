@@ -35,13 +35,6 @@ from gemmlab.ladder import Rung, Tile, rung
 from gemmlab.sweep_replay import tflops
 from gemmlab.tuning_cache import Measurement
 
-BLOCKS = {"BM": (64, 128, 256), "BN": (64, 128, 256), "BK": (8, 16, 32)}
-CHOICES: Mapping[int, Mapping[str, Sequence[int]]] = {
-    3: BLOCKS | {"TM": (4, 8, 16, 32)},
-    4: BLOCKS | {"TM": (4, 8, 16), "TN": (4, 8, 16)},
-    5: BLOCKS | {"TM": (4, 8, 16), "TN": (4, 8, 16)},
-    6: BLOCKS | {"WM": (16, 32, 64, 128), "WN": (16, 32, 64, 128), "TM": (4, 8, 16), "TN": (4, 8, 16)},
-}
 LEAST_OCCUPANCY = 1 / 8
 BEST = 6
 CONDITIONS = (
@@ -90,7 +83,7 @@ def time_cublas(size: int) -> float:
 
 def worth_timing(of_rung: Rung, arch: str, folder: Path, seconds: float) -> list[Tile]:
     """Return the tiles of a rung that passed `prepare` within some seconds, or before; its own first, then shuffled."""
-    legal = {",".join(map(str, tile.values())): tile for tile in tuning.tiles(of_rung, CHOICES[of_rung.number])}
+    legal = {",".join(map(str, tile.values())): tile for tile in tuning.tiles(of_rung, tuning.CHOICES[of_rung.number])}
     order = random.Random(0).sample(list(legal), len(legal))
     path = folder / f"{of_rung.name}_compiled_{arch}.json"
     passed = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}

@@ -6,9 +6,12 @@ which therefore stand among the parameters, and follow from the tile. Its time i
 one by one, where a sweep's is the median of samples of many.
 """
 
+import random
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from gemmlab import backend, context, costs, tolerance, tuning_cache
 from gemmlab.gemm import Gemm, inputs
@@ -36,6 +39,7 @@ def tune(
     choices: Mapping[str, Sequence[int]],
     cache: str | Path,
     progress: Progress = lambda done: None,
+    seed: int | None = None,
     **options: Any,
 ) -> list[Measurement]:
     """Search the legal tiles of `choices` on the GPU, and return what was found of each, in the order of the search.
@@ -43,6 +47,7 @@ def tune(
     A tile is legal by `costs.refused`, the rules of the sliders, and its result is right by `tolerance.compare`. What
     is measured is kept in the cache file, whose settings are not measured again. `options` are kernel_tuner's, such as
     strategy="genetic_algorithm" and strategy_options={"max_fevals": 20}. `progress` is told of each tile that is timed.
+    With a `seed` a search takes the same way again.
 
     Raises AssertionError with the verdict on a wrong result, which ends the search, backend.CudaUnavailable where there
     is no GPU, and ValueError where no tile is legal.
@@ -54,6 +59,7 @@ def tune(
     A, B, C = inputs(problem, "uniform")
     before = tolerance.initial_output(problem, C)
     axes = tuning_cache.parameters(of_rung, legal)
+    _plant(seed)
     with context.watched(cp, f"{of_rung.entry}, while kernel_tuner searched its tiles,"):
         found, _ = kernel_tuner.tune_kernel(
             of_rung.entry,
@@ -75,12 +81,13 @@ def tune(
     return [_measurement(of_rung, each) for each in found]
 
 
-def replay(cache: str | Path, of_rung: Rung, **options: Any) -> list[Measurement]:
+def replay(cache: str | Path, of_rung: Rung, seed: int | None = None, **options: Any) -> list[Measurement]:
     """Search what a cache file holds, without a GPU, and return what was found, in the order of the search.
 
-    Only settings that were timed are in the space. `options` are as for `tune`; of kernel_tuner's strategies some, such
-    as greedy_ils, do not end on a space of a few settings.
+    Only settings that were timed are in the space. `seed` and `options` are as for `tune`; of kernel_tuner's strategies
+    some, such as greedy_ils, do not end on a space of a few settings.
     """
+    _plant(seed)
     found, _ = kernel_tuner.tune_cache(str(cache), quiet=True, **options)
     return [_measurement(of_rung, each) for each in found if each]
 
@@ -126,6 +133,13 @@ def divisors(problem: Gemm) -> dict[str, list[Any]]:
         "grid_div_y": [lambda given: given["BM" if "BM" in given else "TILE"]],
         "grid_div_z": [problem.K],
     }
+
+
+def _plant(seed: int | None) -> None:
+    # kernel_tuner 1.5 has an option `seed`, but its strategies draw from the generators that all of Python shares.
+    if seed is not None:
+        random.seed(seed)
+        np.random.seed(seed)
 
 
 class _Watch(BenchmarkObserver):

@@ -1,6 +1,6 @@
 """A shipped sweep as measurements of one rung at one size, and what they say: parameter by parameter, and size by size.
 
-Rows of different sweeps are never mixed, since each timed a text of its own.
+Rows of different sweeps are never mixed, since each timed texts of its own in a run of its own.
 """
 
 import itertools
@@ -101,6 +101,22 @@ def best_by_size(speeds: Mapping[str, Mapping[int, float]]) -> dict[int, str]:
     return {
         size: max((tile for tile in speeds if size in speeds[tile]), key=lambda t: speeds[t][size]) for size in sizes
     }
+
+
+def best_table(sweep: Sweep, rungs: Sequence[Rung]) -> str:
+    """Return the fastest tile of each rung at each size as text: of how many, how far ahead of the next, and beside it
+    the speed of the rung's own tile, a dash where that was not timed.
+    """
+    lines = [f"{'rung':<5}{'N':>5}{'tiles':>7}{'TFLOP/s':>9}{'ahead by':>10}{'own tile':>10}   fastest"]
+    for each in rungs:
+        speeds = by_size(sweep, each)
+        own = speeds.get(written(each.full_tile()), {})
+        for size, best in best_by_size(speeds).items():
+            first, *others = sorted((found[size] for found in speeds.values() if size in found), reverse=True)
+            ahead = f"{first / others[0] - 1:.1%}" if others else "-"
+            known = f"{own[size]:.1f}" if size in own else "-"
+            lines.append(f"{each.number:<5}{size:>5}{1 + len(others):>7}{first:>9.1f}{ahead:>10}{known:>10}   {best}")
+    return "\n".join(lines)
 
 
 def _fastest(sweep: Sweep, of_rung: Rung, size: int) -> dict[tuple[int, ...], Row]:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, as_completed
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from gemmlab import backend, context, correctness, costs, launch, nvrtc, tolerance, tuning_cache
@@ -24,6 +25,16 @@ from gemmlab.timing import time_kernel
 from gemmlab.tuning_cache import Measurement
 
 SAMPLES, WARMUP = 5, 2
+BLOCKS = MappingProxyType({"BM": (64, 128, 256), "BN": (64, 128, 256), "BK": (8, 16, 32)})
+CHOICES: Mapping[int, Mapping[str, Sequence[int]]] = MappingProxyType(
+    {
+        3: BLOCKS | {"TM": (4, 8, 16, 32)},
+        4: BLOCKS | {"TM": (4, 8, 16), "TN": (4, 8, 16)},
+        5: BLOCKS | {"TM": (4, 8, 16), "TN": (4, 8, 16)},
+        6: BLOCKS | {"WM": (16, 32, 64, 128), "WN": (16, 32, 64, 128), "TM": (4, 8, 16), "TN": (4, 8, 16)},
+    }
+)
+"""What the shipped sweeps drew their settings from, by a rung's number: values for some parameters."""
 # A shape that no tile divides and no float4 fits, so that the other half of the kernel is checked too.
 ODD = Gemm(193, 259, 77, alpha=-0.5, beta=2.0)
 

@@ -42,7 +42,7 @@ def gpu(monkeypatch):
     monkeypatch.setattr(climb, "cublas_sgemm", sgemm)
     monkeypatch.setattr(sweep, "compilers", lambda: ThreadPoolExecutor(1))
     monkeypatch.setattr(sweep, "one_process", lambda: ThreadPoolExecutor(1))
-    monkeypatch.setattr(sweep, "CHOICES", {4: CHOICES})
+    monkeypatch.setattr(tuning, "CHOICES", {4: CHOICES})
     for module in (tuning, cutlass_gemm):
         monkeypatch.setattr(module, "ODD", Gemm(65, 67, 9, alpha=-0.5, beta=2.0))  # smaller, for the emulator
     tuning._bench.cache_clear()

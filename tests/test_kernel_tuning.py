@@ -1,6 +1,10 @@
 import inspect
 import itertools
+import json
+import sys
+from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from emulated_gpu import CARD, EmulatedGpu, runtime_info
@@ -8,6 +12,7 @@ from kernel_tuner import util
 from kernel_tuner.backends import cupy as cupy_backend
 from kernel_tuner.observers import cupy as cupy_observer
 
+import gemmlab
 from gemmlab import costs, kernel_tuning, ladder, tolerance, tuning, tuning_cache
 from gemmlab.backend import Backend
 from gemmlab.gemm import Gemm, inputs
@@ -158,6 +163,34 @@ def test_a_replay_searches_by_any_strategy_within_its_budget(cache):
     assert all(each.milliseconds == each.tile["BM"] + each.tile["BK"] / 10 for each in found)
 
 
+@pytest.mark.parametrize("strategy", ["random_sample", "simulated_annealing"])
+def test_a_search_takes_the_same_way_with_the_same_seed_and_another_with_another(cache, strategy):
+    def visited(seed):
+        options = {"strategy": strategy, "strategy_options": {"max_fevals": 4}}
+        return [each.tile for each in kernel_tuning.replay(cache, RUNG6, seed=seed, **options)]
+
+    assert visited(1) == visited(1)
+    assert any(visited(seed) != visited(1) for seed in (2, 3, 4))
+
+
 def test_our_sources_call_kernel_tuner_as_it_wants_to_be_called():
     known = set(inspect.signature(kernel_tuning.kernel_tuner.tune_kernel).parameters)
     assert {"restrictions", "answer", "verify", "cache", "observers", "compiler_options", "quiet"} <= known
+
+
+NOTEBOOK = Path(__file__).parent.parent / "notebooks" / "23_tuning.ipynb"
+
+
+def test_the_notebook_does_without_kernel_tuner_all_but_search_and_says_how_to_get_it(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "kernel_tuner", None)  # as where it is not installed
+    monkeypatch.delitem(sys.modules, "gemmlab.kernel_tuning")
+    monkeypatch.delattr(gemmlab, "kernel_tuning")
+    cells = {cell["id"]: "".join(cell["source"]) for cell in json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]}
+    names = {}
+    for cell in ("setup", "predict", "swept", "replay", "compare", "search", "play", "executor"):
+        exec(cells[cell], names)
+    plt.close("all")
+    said = capsys.readouterr().out
+    assert "kernel_tuner is not installed" in said and "--editable '.[tune]'" in said
+    assert "16 of 16 settings; the fastest first" in said
+    assert list(names["visited"]) == ["all, in order"] and len(names["swept"]) == len(names["found"]) == 16

@@ -1,6 +1,6 @@
 import pytest
 
-from gemmlab import kernel_tuning, sweep_replay, sweeps, tuned, tuning_cache
+from gemmlab import kernel_tuning, sweep_replay, sweeps, tuned, tuning, tuning_cache
 from gemmlab.gemm import Gemm
 from gemmlab.ladder import rung, written
 from gemmlab.tuning_cache import Measurement
@@ -81,6 +81,23 @@ def test_the_best_tile_is_named_at_each_size_among_those_timed_at_several():
     first, small = written(RUNG4.full_tile()), written(RUNG4.full_tile(SMALL))
     assert speeds == {first: {1024: 10.0, 4096: 50.0}, small: {1024: 20.0, 4096: 25.0}}
     assert sweep_replay.best_by_size(speeds) == {1024: small, 4096: first}
+
+
+def test_the_best_at_each_size_is_told_with_its_lead_and_the_rungs_own_speed():
+    # 20 over 10 TFLOP/s is 100% ahead, 50 over 25 too; at 4096 the fastest is the rung's own tile.
+    lines = [line.split() for line in sweep_replay.best_table(DATA["sweeps"][1], [RUNG4]).splitlines()[1:]]
+    small, own = written(RUNG4.full_tile(SMALL)).split(), written(RUNG4.full_tile()).split()
+    assert lines == [
+        ["4", "1024", "2", "20.0", "100.0%", "10.0", *small],
+        ["4", "4096", "2", "50.0", "100.0%", "50.0", *own],
+    ]
+
+
+@pytest.mark.parametrize("number", (3, 4, 5, 6))
+def test_every_tile_of_the_shipped_sweep_is_one_of_the_legal_choices(number):
+    legal = tuning.tiles(rung(number), tuning.CHOICES[number])
+    (sweep,) = sweeps.shipped(tuned.H200)["sweeps"]
+    assert all(row["tile"] in legal for row in sweep["rows"] if row["rung"] == rung(number).name)
 
 
 @pytest.mark.parametrize("number", (3, 4, 5, 6))

@@ -152,6 +152,16 @@ def test_a_wrong_choice_under_the_budget_is_refused_with_the_evidence(attempt):
         under_budget(attempt)
 
 
+def test_what_is_no_yes_or_no_is_refused_as_it_stands():
+    with pytest.raises(Refused, match=r"at BM = 32, .* it returned None, but must return True or False"):
+        restriction(lambda **tile: None)
+
+
+def test_a_measurement_in_place_of_its_tile_is_refused():
+    with pytest.raises(Refused, match=r"the whole sweep, 128 registers: it returned Measurement\(.*, which is no tile"):
+        under_budget(lambda found, registers: found[0])
+
+
 def test_a_tile_that_was_never_timed_is_refused():
     with pytest.raises(Refused, match="is no tile of the sweep"):
         under_budget(lambda found, registers: {"BM": 1})

@@ -27,13 +27,15 @@ def closed():
     plt.close("all")
 
 
-def test_speed_is_drawn_against_each_parameter_that_varies_with_every_setting_and_the_best():
+def test_speed_is_drawn_against_each_parameter_that_varies_with_every_setting_and_the_best_ringed():
     figure = tuning_figures.by_parameter(FOUND, CUBE, RUN)
     assert [axis.get_xlabel() for axis in figure.axes] == ["BM", "BK"]
     by_bm, by_bk = figure.axes
     assert [tick.get_text() for tick in by_bm.get_xticklabels()] == ["64", "128"]
-    assert [list(line.get_ydata()) for line in by_bm.lines] == [[1.0], [2.0, 4.0], [1.0, 4.0]]
-    assert [list(line.get_ydata()) for line in by_bk.lines] == [[2.0, 1.0], [4.0], [2.0, 4.0]]
+    assert [list(line.get_ydata()) for line in by_bm.lines[:-1]] == [[1.0], [2.0, 4.0], [1.0, 4.0]]
+    assert [list(line.get_ydata()) for line in by_bk.lines[:-1]] == [[2.0, 1.0], [4.0], [2.0, 4.0]]
+    # The fastest: 2 GFLOP in 0.5 ms, with BM = 128 and BK = 16, the second value of both.
+    assert [list(axis.lines[-1].get_xydata()[0]) for axis in figure.axes] == [[1.0, 4.0], [1.0, 4.0]]
     assert RUN in figure.get_suptitle() and by_bm.get_ylabel() == "measured speed (TFLOP/s)"
 
 
@@ -42,6 +44,22 @@ def test_the_fastest_tile_at_each_size_is_ringed():
     (axis,) = figure.axes
     rings = [(list(line.get_xdata()), list(line.get_ydata())) for line in axis.lines if line.get_fillstyle() == "none"]
     assert rings == [([0], [20.0]), ([1], [50.0])]
+    assert axis.get_ylim()[1] > 50.0
+
+
+def test_of_many_tiles_every_line_is_drawn_and_only_the_best_and_the_rungs_own_are_named():
+    speeds = {f"tile {number}": {1024: 10.0 + number, 4096: 20.0 + number} for number in range(12)}
+    (axis,) = tuning_figures.by_size(speeds, RUN, own="tile 3").axes
+    drawn = [list(line.get_ydata()) for line in axis.lines if line.get_fillstyle() != "none"]
+    assert sorted(drawn) == [[10.0 + number, 20.0 + number] for number in range(12)]
+    named = [text.get_text() for text in axis.get_legend().get_texts()]
+    assert named == ["tile 11", "tile 3: the rung's own", "10 others"]
+
+
+def test_a_rungs_own_tile_that_is_the_best_is_named_once():
+    (axis,) = tuning_figures.by_size({"one": {1024: 10.0}, "two": {1024: 20.0}}, RUN, own="two").axes
+    named = [text.get_text() for text in axis.get_legend().get_texts()]
+    assert named == ["two: the rung's own", "1 other"]
 
 
 def test_a_search_is_drawn_as_the_best_so_far_over_different_settings():

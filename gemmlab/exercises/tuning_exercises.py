@@ -9,8 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+
 from gemmlab import sweep_replay, sweeps, tuned
-from gemmlab.exercises import NOT_ATTEMPTED, Refused
+from gemmlab.exercises import NOT_ATTEMPTED, Refused, shown
 from gemmlab.gemm import Gemm
 from gemmlab.ladder import rung, written
 from gemmlab.tuning_cache import Measurement
@@ -28,7 +30,7 @@ SPACE: Mapping[str, Sequence[int]] = MappingProxyType(
     }
 )
 SIZE = 4096
-BUDGETS = (128, 216, 255)
+BUDGETS = (128, 124, 80)
 
 
 def legal(**values: int) -> bool:
@@ -49,6 +51,8 @@ def restriction(attempt: Callable[..., Any]) -> str:
             raise Refused(f"at {written(tile)} it raised {type(error).__name__}: {error}") from None
         if answer is ...:
             return f"{NOT_ATTEMPTED}: return True or False in place of the dots"
+        if not isinstance(answer, bool | np.bool_):
+            raise Refused(f"at {written(tile)} it returned {shown(answer)}, but must return True or False")
         rule = _rule(tile)
         admitted += rule is None
         if answer and rule is not None:
@@ -97,6 +101,8 @@ def under_budget(attempt: Callable[[Sequence[Measurement], int], Any]) -> str:
             raise Refused(f"{what}, {budget} registers: it raised {type(error).__name__}: {error}") from None
         if got is ...:
             return f"{NOT_ATTEMPTED}: return a tile in place of the dots"
+        if got is not None and not isinstance(got, Mapping):
+            raise Refused(f"{what}, {budget} registers: it returned {shown(got)}, which is no tile and not None")
         if got != want:
             raise Refused(f"{what}, {budget} registers: {_shown(got, found)}, but {_shown(want, found)}")
     return (
@@ -130,7 +136,7 @@ def _rule(tile: Mapping[str, int]) -> str | None:
 def _shown(tile: Any, found: Sequence[Measurement]) -> str:
     known = next((each for each in found if each.tile == tile), None)
     if known is None:
-        return "nothing fits (None)" if tile is None else f"{tile!r} is no tile of the sweep"
+        return "nothing fits (None)" if tile is None else f"{shown(tile)} is no tile of the sweep"
     if known.milliseconds is None:
         return f"{written(known.tile)} has no time"
     speed = sweep_replay.tflops(known, Gemm(SIZE, SIZE, SIZE))

@@ -16,43 +16,66 @@ from gemmlab.tuning_cache import Measurement
 
 
 def by_parameter(found: Sequence[Measurement], problem: Gemm, run: str) -> Figure:
-    """Return a panel for each parameter that varies: every setting's speed over its value, and the best at each value.
+    """Return a panel for each parameter that varies: every setting's speed over its value, the best at each value, and
+    in each panel the one setting that is the fastest of all, ringed.
 
-    `run` names the card and the date.
+    `run` names what was timed, the card and the date.
     """
     timed = [each for each in found if each.milliseconds is not None]
-    varying = _varying(timed)
+    fastest, varying = min(timed, key=lambda each: each.milliseconds), _varying(timed)
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(
-            1, len(varying), figsize=(1.2 + 1.8 * len(varying), 3.6), sharey=True, squeeze=False, layout="constrained"
+            1, len(varying), figsize=(1.2 + 1.35 * len(varying), 3.8), sharey=True, squeeze=False, layout="constrained"
         )
-        for axis, (name, values), colour in zip(axes[0], varying.items(), COLOURS, strict=False):
+        for axis, (name, values) in zip(axes[0], varying.items(), strict=True):
             speeds = {value: [tflops(each, problem) for each in timed if each.tile[name] == value] for value in values}
             for position, of_value in enumerate(speeds.values()):
-                axis.plot([position] * len(of_value), of_value, "o", color=colour, alpha=0.45, markeredgewidth=0)
+                axis.plot([position] * len(of_value), of_value, "o", color=COLOURS[0], alpha=0.5, markeredgewidth=0)
             axis.plot(range(len(values)), [max(of_value) for of_value in speeds.values()], "k_-", markersize=16)
+            place = values.index(fastest.tile[name])
+            axis.plot(place, tflops(fastest, problem), "o", color=COLOURS[2], markersize=12, fillstyle="none")
             axis.set(xticks=range(len(values)), xticklabels=values, xlabel=name, xlim=(-0.6, len(values) - 0.4))
             axis.grid(axis="y", color="0.92")
         axes[0, 0].set_ylabel("measured speed (TFLOP/s)")
-        figure.suptitle(f"measured: {run}, {problem.M} x {problem.N} x {problem.K}; a dot a setting, bars the best")
+        figure.suptitle(
+            f"measured: {run}, {problem.M} x {problem.N} x {problem.K}\n"
+            "a dot a setting, a bar the best at that value, a ring the best of all",
+            fontsize=11,
+        )
     return figure
 
 
-def by_size(speeds: Mapping[str, Mapping[int, float]], run: str) -> Figure:
-    """Return measured speed over N, a line a tile, as `sweep_replay.by_size` gives it; the best at each N is ringed."""
+def by_size(speeds: Mapping[str, Mapping[int, float]], run: str, own: str | None = None) -> Figure:
+    """Return measured speed over N, a line a tile, as `sweep_replay.by_size` gives it; the best at each N is ringed.
+
+    Tiles that are the best at some N have colours, and the tile `own`, a rung's own, is black; the others are grey.
+    """
     sizes = sorted({size for of_tile in speeds.values() for size in of_tile})
     best = sweep_replay.best_by_size(speeds)
+    winners = dict(zip(dict.fromkeys(best.values()), zip(COLOURS, MARKERS, strict=False), strict=False))
+    others = [tile for tile in speeds if tile not in winners and tile != own]
+    rest = f"{len(others)} other{'s' if len(others) > 1 else ''}"
     with plt.rc_context(STYLE):
         figure, axis = plt.subplots(figsize=(10, 4.6), layout="constrained")
-        for (tile, of_tile), colour, marker in zip(speeds.items(), COLOURS, MARKERS, strict=False):
-            places = [sizes.index(size) for size in of_tile]
-            axis.plot(places, of_tile.values(), marker=marker, color=colour, markersize=8, label=tile)
+
+        def draw(tile: str, marker: str, **look: object) -> None:
+            places = [sizes.index(size) for size in speeds[tile]]
+            axis.plot(places, speeds[tile].values(), marker=marker, **look)
+
+        for number, tile in enumerate(others):
+            draw(tile, ".", color="0.65", linewidth=1, label=None if number else rest)
+        if own in speeds and own not in winners:
+            draw(own, "x", color="black", linestyle="--", markersize=8, label=f"{own}: the rung's own")
+        for tile, (colour, marker) in winners.items():
+            name = f"{tile}: the rung's own" if tile == own else tile
+            draw(tile, marker, color=colour, markersize=8, label=name)
         for size, tile in best.items():
             axis.plot(sizes.index(size), speeds[tile][size], "o", color="black", markersize=17, fillstyle="none")
-        axis.set(xticks=range(len(sizes)), xticklabels=sizes, xlabel="N, of N x N matrices", ylim=(0, None))
+        axis.set(xticks=range(len(sizes)), xticklabels=sizes, xlabel="N, of N x N matrices")
         axis.set(ylabel="measured speed (TFLOP/s)", title=f"measured: {run}; the fastest tile at each N is ringed")
+        axis.set_ylim(0, 1.06 * max(speeds[tile][size] for size, tile in best.items()))  # room for a ring
         axis.grid(axis="y", color="0.92")
-        axis.legend(loc="lower right", frameon=False)
+        axis.legend(loc="lower right", frameon=False, reverse=True)
     return figure
 
 
