@@ -149,8 +149,28 @@ def test_a_padding_that_is_no_whole_number_is_refused_with_those_there_are(pad):
 @pytest.mark.parametrize("pair", [(np.array([8, 4]), 4), ("8", 4), (10**400, 4), (8,), "84", 8])
 def test_what_is_no_micro_tile_is_refused_in_few_characters(pair):
     with pytest.raises(Refused) as refused:
-        register_tile_exercises.register_budgets({80: pair})
+        register_tile_exercises.register_budgets({register_tile_exercises.BUDGETS[0]: pair})
     assert len(str(refused.value)) < 150
+
+
+@pytest.mark.parametrize(
+    "judge",
+    [
+        exercises.block_shapes,
+        exercises.fifth_sector,
+        shared_tile_exercises.intensity,
+        register_tile_exercises.strips,
+        register_tile_exercises.micro_tiles,
+        register_tile_exercises.register_budgets,
+        vector_load_exercises.counts,
+        vector_load_exercises.least_conflicts,
+        warp_tile_exercises.reuse,
+    ],
+    ids=lambda judge: judge.__name__,
+)
+def test_an_answer_to_what_was_not_asked_is_refused_and_not_passed_over(judge):
+    with pytest.raises(Refused, match=r"^'misspelt' is no name of this exercise; the names are: "):
+        judge({"misspelt": ...})
 
 
 def test_a_mapping_is_put_into_the_source_as_it_is_written():

@@ -303,7 +303,7 @@ def test_a_number_out_of_all_proportion_is_refused_in_few_characters(guess, writ
 def test_an_odd_answer_is_repeated_in_few_characters_whatever_it_is(answer, said):
     assert exercises.shown(answer) == said
     with pytest.raises(Refused, match="is no dictionary"):
-        exercises.answers([answer])
+        exercises.answers_to((), [answer])
 
 
 def test_answers_in_words_are_judged_one_by_one_and_told_how_far_they_got():

@@ -243,7 +243,7 @@ def test_work_that_is_miscounted_is_refused(name, wrong):
 
 @pytest.mark.parametrize("answer", [None, "676000", 5, [1, 2]])
 def test_work_that_is_no_dict_is_refused(answer):
-    with pytest.raises(Refused, match="is no dict of predictions"):
+    with pytest.raises(Refused, match="is no dictionary: keep the names"):
         work(answer)
 
 
@@ -265,7 +265,7 @@ def test_the_table_of_made_up_samples_leaves_it_to_the_reader_what_a_reason_mean
 
 
 def test_a_name_that_was_not_asked_for_is_refused_with_those_that_were():
-    with pytest.raises(Refused, match="'exact' is none of the names that were asked for: 2 M N K, exactly, executed"):
+    with pytest.raises(Refused, match="'exact' is no name of this exercise; the names are: 2 M N K; exactly; executed"):
         work({"2 M N K": ..., "exact": 1})
 
 

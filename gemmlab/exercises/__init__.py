@@ -12,7 +12,7 @@ from gemmlab.exercises.attempts import bare, of_source, require_right
 from gemmlab.exercises.judging import (
     NOT_ATTEMPTED,
     Refused,
-    answers,
+    answers_to,
     compare,
     judge_answers,
     judge_numbers,
@@ -26,7 +26,7 @@ from gemmlab.launch import Kernel
 __all__ = [
     "NOT_ATTEMPTED",
     "Refused",
-    "answers",
+    "answers_to",
     "block_shapes",
     "compare",
     "fifth_sector",
@@ -48,12 +48,13 @@ def block_shapes(predicted: Mapping[tuple[int, int], Sequence[Any]]) -> str:
     sectors of one request of that warp to A, to B and to C.
     """
     asked = ("rows", "columns", "sectors of A", "sectors of B", "sectors of C")
-    for block, row in answers(predicted).items():
+    counted = {block: _warp_counts(*block) for block in ((8, 4), (16, 16), (32, 32))}
+    rows = answers_to(counted, predicted)
+    for block, row in rows.items():
         if row is not ... and not (isinstance(row, list | tuple) and len(row) <= len(asked)):
             raise Refused(f"block {block}: {shown(row)} is no row of {len(asked)} numbers ({', '.join(asked)})")
-    counted = {block: _warp_counts(*block) for block in ((8, 4), (16, 16), (32, 32))}
     return judge_numbers(
-        {f"{x} x {y}: {name}": _at(predicted.get((x, y), ...), i) for x, y in counted for i, name in enumerate(asked)},
+        {f"{x} x {y}: {name}": _at(row, i) for (x, y), row in rows.items() for i, name in enumerate(asked)},
         {f"{x} x {y}: {name}": n for (x, y), row in counted.items() for name, n in zip(asked, row, strict=True)},
         "A costs a sector for each row that the warp covers, B one for each 8 columns. Next: exercise 2.",
     )
@@ -109,7 +110,7 @@ def fifth_sector(predicted: Mapping[str, Any]) -> str:
         "floats in a padded row": whole,
     }
     return judge_numbers(
-        {name: answers(predicted).get(name, ...) for name in counted},
+        answers_to(counted, predicted),
         counted,
         "A row that starts off a 32-byte boundary costs a fifth sector; rows of a multiple of 8 floats never do. "
         "Next: the quiz, then rung 2.",

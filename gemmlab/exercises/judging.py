@@ -1,6 +1,6 @@
 """How answers are judged: numbers beside what was counted, words one by one, and what a refusal shows of an odd one."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from numbers import Real
 from typing import Any
 
@@ -24,6 +24,17 @@ def answers(given: Any) -> Mapping[Any, Any]:
     if not isinstance(given, Mapping):
         raise Refused(f"{shown(given)} is no dictionary: keep the names as they stand, and put answers behind them")
     return given
+
+
+def answers_to(asked: Collection[Any], given: Any) -> dict[Any, Any]:
+    """Return the answer to each name that was asked for, `...` where there is none. Raises Refused for what is no
+    dictionary, and for a name that was not asked for.
+    """
+    given = answers(given)
+    for name in given:
+        if name not in asked:
+            raise Refused(f"{shown(name)} is no name of this exercise; the names are: {'; '.join(map(str, asked))}")
+    return {name: given.get(name, ...) for name in asked}
 
 
 def shown(answer: Any) -> str:
@@ -77,11 +88,7 @@ def judge_answers(given: Any, asked: Sequence[str], against: Callable[[str, Any]
     `against` returns the evidence against an answer, None where it is right. Raises Refused with all the evidence, and
     for what is no dictionary or has another name.
     """
-    given = answers(given)
-    for name in given:
-        if name not in asked:
-            raise Refused(f"{shown(name)} is no name of this exercise; the names are: {'; '.join(asked)}")
-    said = {name: given[name] for name in asked if given.get(name, ...) is not ...}
+    said = {name: answer for name, answer in answers_to(asked, given).items() if answer is not ...}
     evidence = [text for name, answer in said.items() if (text := against(name, answer))]
     if evidence:
         raise Refused("\n".join(evidence))

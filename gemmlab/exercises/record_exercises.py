@@ -11,7 +11,8 @@ from typing import Any
 
 from gemmlab import columns, emulator, launch, measured, measurements, record, records
 from gemmlab.backend import Backend
-from gemmlab.exercises import NOT_ATTEMPTED, Refused, answers, judge_answers, same, shown
+from gemmlab.exercises import NOT_ATTEMPTED, Refused, judge_answers, same, shown
+from gemmlab.exercises.judging import answers
 from gemmlab.gemm import Gemm
 from gemmlab.ladder import rung
 from gemmlab.launch import Kernel
@@ -104,7 +105,7 @@ def honest(attempt: Any) -> str:
     Raises Refused with what the record says of each entry that was judged wrongly.
     """
     # A letter of which gemmlab ships nothing has no entry, though the notebook asks for it.
-    given = {name: answers({} if attempt is ... else attempt).get(name, ...) for name in entries()}
+    given = {name: answers(attempt).get(name, ...) for name in entries()}
     return judge_answers(
         given,
         list(given),

@@ -81,7 +81,7 @@ def register_budgets(chosen: Mapping[int, Sequence[int]]) -> str:
     """Judge a choice of (TM, TN) for rung 4's 128 x 128 x 8 tile, by budget of BUDGETS: no more registers, no spill,
     and no other choice from CHOICES that fits and makes fewer shared loads an FMA.
     """
-    answers = {budget: exercises.answers(chosen).get(budget, ...) for budget in BUDGETS}
+    answers = exercises.answers_to(BUDGETS, chosen)
     for budget, pair in answers.items():
         if pair is not ...:
             if not (isinstance(pair, list | tuple) and len(pair) == 2):
@@ -99,15 +99,16 @@ def register_budgets(chosen: Mapping[int, Sequence[int]]) -> str:
 def _predictions(
     of: Rung, tiles: Mapping[str, Mapping[str, int]], predicted: Mapping[str, Sequence[Any]], lesson: str
 ) -> str:
-    for name, row in exercises.answers(predicted).items():
+    rows = exercises.answers_to(tiles, predicted)
+    for name, row in rows.items():
         if row is not ... and not (isinstance(row, list | tuple) and len(row) <= len(ASKED)):
             raise Refused(f"{name}: {shown(row)} is no row of {len(ASKED)} numbers ({', '.join(ASKED)})")
-    rows = {name: () if row is ... else row for name, row in exercises.answers(predicted).items()}
+    rows = {name: () if row is ... else row for name, row in rows.items()}
     if all(guess is ... for row in rows.values() for guess in row):
         return f"{NOT_ATTEMPTED}: put numbers in place of the dots"
     counted, guesses = {}, {}
     for name, tile in tiles.items():
-        row = rows.get(name, ())
+        row = rows[name]
         for i, (what, count) in enumerate(zip(ASKED, _counts(of, tile), strict=True)):
             guess = row[i] if i < len(row) else ...
             known = isinstance(guess, Real) and abs(guess) < LONGEST

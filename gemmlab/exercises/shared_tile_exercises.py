@@ -151,7 +151,7 @@ def intensity(predicted: Mapping[str, Any]) -> str:
         "bytes that rung 1 loads, over those of TILE = 32": loaded_bytes(direct) // loaded[32],
     }
     return exercises.judge_numbers(
-        {name: exercises.answers(predicted).get(name, ...) for name in counted},
+        exercises.answers_to(counted, predicted),
         counted,
         "The intensity is TILE / 4 and the traffic 1 / TILE: both follow the edge of the tile. Next: the quiz.",
     )

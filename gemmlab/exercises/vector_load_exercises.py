@@ -52,7 +52,7 @@ def least_conflicts(chosen: Mapping[str, Any]) -> str:
     """Judge a layout for rung 5, by 'outputs' (a name of DEALS) and 'PAD' (one of PADS): no other one's loads, and
     then no other one's stores, may take fewer wavefronts, and no other one as good less memory.
     """
-    outputs, pad = (exercises.answers(chosen).get(name, ...) for name in ("outputs", "PAD"))
+    outputs, pad = exercises.answers_to(("outputs", "PAD"), chosen).values()
     if outputs is ... or pad is ...:
         return f"{NOT_ATTEMPTED}: choose 'outputs' from {', '.join(DEALS)} and 'PAD' from {', '.join(map(str, PADS))}"
     if not any(same(outputs, deal) for deal in DEALS) or type(pad) is not int or pad not in PADS:
@@ -88,7 +88,7 @@ def counts(predicted: Mapping[str, Any]) -> str:
         "4-byte stores to As, a thread and chunk": array_traffic.of(own, "As", "st.shared").lanes / of_a_thread,
     }
     return exercises.judge_numbers(
-        {name: exercises.answers(predicted).get(name, ...) for name in counted},
+        exercises.answers_to(counted, predicted),
         counted,
         "TM / 4 + TN / 4 instructions feed TM * TN FMAs. Next: the quiz, then rung 6.",
     )

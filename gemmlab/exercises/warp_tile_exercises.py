@@ -34,10 +34,10 @@ def reuse(predicted: Mapping[str, Mapping[str, Any]]) -> str:
     """Judge predictions of loads an FMA, by tile of TILES and level of LEVELS: values that a block loads from global
     memory, different values that a warp reads from shared memory, and values that a thread brings into registers.
     """
-    rows = {name: exercises.answers(exercises.answers(predicted).get(name, {})) for name in TILES}
+    rows = {name: exercises.answers_to(LEVELS, row) for name, row in exercises.answers_to(TILES, predicted).items()}
     counted = {name: _loads_per_fma(tile) for name, tile in TILES.items()}
     return exercises.judge_numbers(
-        {f"{name}; {level}": rows[name].get(level, ...) for name in TILES for level in LEVELS},
+        {f"{name}; {level}": rows[name][level] for name in TILES for level in LEVELS},
         {f"{name}; {level}": loads for name, row in counted.items() for level, loads in row.items()},
         "A tile of m x n needs 1 / m + 1 / n values for each FMA, at every level. Next: exercise 2.",
     )
