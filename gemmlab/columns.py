@@ -6,6 +6,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 GAP = "  "
+WIDTH = 100  # characters of a line, which JupyterLab shows on a laptop without breaking it
 WIDEST_LABEL, WIDEST_HEADER = 30, 22  # characters of a row's name and of a column's, which are folded beyond
 
 

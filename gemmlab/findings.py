@@ -3,8 +3,8 @@
 import textwrap
 
 from gemmlab import emulator
+from gemmlab.columns import WIDTH
 
-WIDTH = 110
 NOTHING = "no hazard found"
 
 

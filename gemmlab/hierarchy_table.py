@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from gemmlab import columns, hierarchy, launch, records
-from gemmlab.columns import Column
+from gemmlab.columns import WIDTH, Column
 from gemmlab.gemm import Gemm
 from gemmlab.gpus import architecture, gpu
 from gemmlab.hierarchy import Bounds, Level
@@ -14,8 +14,6 @@ from gemmlab.ladder import rung
 from gemmlab.launch import Kernel
 from gemmlab.measured import timed
 from gemmlab.records import Record
-
-WIDTH = 105  # characters of a line
 
 
 @dataclass(frozen=True)
@@ -120,15 +118,14 @@ def levels(bounds: Bounds) -> str:
     problem, on = bounds.problem, bounds.card
     rows = [
         f"model: at most what {on.name} can do for {problem.M} x {problem.N} x {problem.K}, {bounds.cache}",
-        f"{'level':<14}{'unit':<18}{'units charged':>16}{'units a second':>16}{'FLOP for a unit':>16}"
-        f"{'at least, ms':>13}",
+        f"{'level':<14}{'unit':<18}{'units charged':>16}{'units a second':>16}{'FLOP for a unit':>16}{'least ms':>10}",
     ]
     for level in bounds.levels:
         mark = "  <- binds" if level is bounds.binding else "" if level.holds else "  no bound"
         intensity = f"{bounds.intensity(level):.4g}" if level.amount else "-"
         rows.append(
             f"{level.name:<14}{level.unit:<18}{level.amount:>16,}{level.rate:>16.4g}{intensity:>16}"
-            f"{1e3 * level.seconds:>13.4g}{mark}"
+            f"{1e3 * level.seconds:>10.4g}{mark}"
         )
     rows += (textwrap.fill(line, WIDTH, subsequent_indent="  ", break_on_hyphens=False) for line in _notes(bounds))
     return "\n".join(rows)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gemmlab import columns, cutlass, cutlass_runs, measured, roofline
-from gemmlab.columns import Column, known, significant
+from gemmlab.columns import WIDTH, Column, known, significant
 from gemmlab.gemm import Gemm
 from gemmlab.gpus import ARCHITECTURES
 from gemmlab.published import Ladder
@@ -15,7 +15,6 @@ from gemmlab.resources import occupancy
 from gemmlab.results import Row, Run
 
 CUTLASS = "CUTLASS SIMT"  # names the row after the rungs
-WIDTH = 100  # characters, which JupyterLab shows on a laptop without breaking a line
 
 
 def table(run: Run, runs: Sequence[Record], ladders: Sequence[Ladder]) -> str:

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from gemmlab import columns, records, schema
+from gemmlab.columns import WIDTH
 from gemmlab.gemm import Gemm
 from gemmlab.schema import Nullable
 from gemmlab.sensors import Reading
 from gemmlab.timing import Timing
 
 SHIPPED = Path(__file__).parent / "data" / "measuring"
-WIDTH = 100  # characters of a line, which JupyterLab shows on a laptop without breaking it
 COMMAND = "python benchmarks/measuring.py gemmlab/data/measuring/CARD.json"
 
 READING = {

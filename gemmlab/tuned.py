@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from gemmlab import sweeps
+from gemmlab import columns, sweeps
 from gemmlab.gpus import gpu
 from gemmlab.ladder import Rung, Tile, rung
 from gemmlab.tile_rules import written
@@ -58,7 +58,7 @@ def table(card: str) -> str:
                 f"with {written(changed)}"
             )
         if choice.reason:
-            lines.append(textwrap.indent(textwrap.fill(choice.reason, 106), " " * 4))
+            lines.append(textwrap.fill(choice.reason, columns.WIDTH, initial_indent=" " * 4, subsequent_indent=" " * 4))
     return "\n".join(lines)
 
 

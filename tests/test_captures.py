@@ -12,7 +12,7 @@ import pytest
 from fake_tools import FakeTool, pretend_gpu
 from test_nsight_compute import COLUMNS, csv_row
 
-from gemmlab import backend, launch
+from gemmlab import backend, columns, launch
 from gemmlab.exercises import Refused, profiling_exercises
 from gemmlab.figures import counter_pictures
 from gemmlab.gemm import Gemm
@@ -330,7 +330,7 @@ def test_the_counter_of_conflicts_has_the_surplus_of_rungs_3_and_4_and_what_the_
         "vectorized": ["16,384", "16,384", "16,384", "4,096", "4,096"],
         "warp_tiles": ["16,384", "16,384", "16,384", "4,096", "4,096"],
     }
-    assert max(map(len, text.splitlines())) <= counters.WIDTH
+    assert max(map(len, text.splitlines())) <= columns.WIDTH
     said = cell("stores-after")
     for figure in (8531 - 8192, 8472 - 8192):
         assert str(figure) in said
@@ -366,14 +366,14 @@ def test_the_h200_confirms_four_and_refutes_three_each_with_its_reason(emulated)
     assert text.count("\nshared_tiles, 0.6250 times as many: ptxas merges four") == 1  # 40 loads for 64
     assert text.count("\nregister_tiles_1d, 0.5556 times as many: ") == 1  # 40 for 72
     assert predictions.UNEXPLAINED not in text
-    assert max(map(len, text.splitlines())) <= counters.WIDTH
+    assert max(map(len, text.splitlines())) <= columns.WIDTH
 
 
 def test_all_counts_but_six_are_confirmed_and_every_other_one_is_explained(emulated):
     text = predictions.summary(predictions.verdicts(emulated, captures.fidelity(RUNGS, CUBE)))
     assert text.startswith("42 of 48 counts confirmed; 0 not counted")
     assert predictions.UNEXPLAINED not in text
-    assert max(map(len, text.splitlines())) <= counters.WIDTH
+    assert max(map(len, text.splitlines())) <= columns.WIDTH
 
 
 @pytest.mark.parametrize("name, metric", [("naive", LOAD_SECTORS), ("shared_tiles", SHARED_LOADS)])

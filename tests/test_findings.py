@@ -1,4 +1,4 @@
-from gemmlab import findings, launch
+from gemmlab import columns, findings, launch
 from gemmlab.gemm import Gemm
 from gemmlab.ladder import rung
 
@@ -27,4 +27,4 @@ def test_both_lines_of_a_race_are_shown_and_no_line_is_wider_than_a_notebook():
     traced = launch.trace(launch.of(shared, source=source), Gemm(33, 34, 70))
     text = findings.text(traced)
     assert "| As[ty][tx] = " in text and "| sum = fmaf(As[ty][k], Bs[k][tx], sum);" in text
-    assert all(len(line) <= findings.WIDTH for line in text.splitlines())
+    assert all(len(line) <= columns.WIDTH for line in text.splitlines())

@@ -5,7 +5,7 @@ from math import inf
 
 import pytest
 
-from gemmlab import emulator, hierarchy, hierarchy_table, launch, nvrtc, records
+from gemmlab import columns, emulator, hierarchy, hierarchy_table, launch, nvrtc, records
 from gemmlab.gemm import Gemm
 from gemmlab.gpus import GPUS
 from gemmlab.hierarchy import Counts
@@ -221,17 +221,17 @@ def test_a_level_that_nobody_measured_is_a_dash():
     assert "L2: -" in hierarchy_table.levels(hierarchy.of(launch.of(rung("naive")), Gemm(32, 32, 32), GPUS["T4"]))
 
 
-def test_every_line_of_a_record_is_at_most_105_characters_and_models_and_measurements_share_none():
+def test_every_line_of_a_record_fits_the_page_and_models_and_measurements_share_none():
     small = next(record for record in OF_WHOLE_TILES if record.rungs[0]["shape"][0] == 256)
     lines = hierarchy_table.held(hierarchy_table.against(small), small).splitlines()
-    assert max(map(len, lines)) <= 105
+    assert max(map(len, lines)) <= columns.WIDTH
     assert "model: at least, ms, warm L2" in lines[0] and f"measured: {small.label}" in lines[len(small.rungs) + 3]
 
 
 @pytest.mark.parametrize("card", GPUS)
-def test_every_line_of_levels_is_at_most_105_characters(card):
+def test_every_line_of_levels_fits_the_page(card):
     text = hierarchy_table.levels(hierarchy.of(launch.of(rung("coalesced")), Gemm(64, 64, 64), GPUS[card]))
-    assert max(map(len, text.splitlines())) <= 105
+    assert max(map(len, text.splitlines())) <= columns.WIDTH
 
 
 def test_l1_is_counted_in_wavefronts_and_the_two_peaks_are_told_apart():

@@ -6,7 +6,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from gemmlab import cutlass, ladder_table, measured, published, records
+from gemmlab import columns, cutlass, ladder_table, measured, published, records
 from gemmlab.climb import climb
 from gemmlab.figures import ladder_figure
 from gemmlab.gemm import Gemm
@@ -70,7 +70,7 @@ def test_the_table_holds_counts_times_and_published_speeds_of_each_rung(run, rec
     # Groups that do not fit into the page stand below, their rows named again.
     assert "shared wavefronts" in lines[1]  # rungs 0 and 1 have none there, and many of L1
     assert cells(lines[9]) == ["0", "naive", "271.9", "0.506", "1.0", "0.5", "1.0", "0.309", "1.3"]
-    assert max(map(len, lines)) <= ladder_table.WIDTH
+    assert max(map(len, lines)) <= columns.WIDTH
 
 
 def test_sources_of_figures_are_apart_and_each_number_is_explained(run, record):
@@ -159,7 +159,7 @@ def test_speeds_by_size_fit_the_page_over_what_was_noticed_while_they_were_taken
     slowed = dataclasses.replace(record, rungs=(record.rungs[0] | {"remarks": ["throttled"]}, *record.rungs[1:]))
     others = [each for each in seen if measured.problem_of(each) != CUBE]
     lines = ladder_table.by_size([slowed, *others]).splitlines()
-    assert len(seen) == 5 and max(map(len, lines)) <= ladder_table.WIDTH
+    assert len(seen) == 5 and max(map(len, lines)) <= columns.WIDTH
     assert "4096 x 4096 x 4096, naive: throttled" in lines[lines.index("", 12) :]
 
 

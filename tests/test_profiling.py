@@ -8,7 +8,7 @@ import pytest
 from fake_tools import FakeTool, pretend_gpu
 from test_nsight_compute import COLUMNS, LD_SECTORS, SHARED_LD, csv_row
 
-from gemmlab import backend, doctor, launch, profiling
+from gemmlab import backend, columns, doctor, launch, profiling
 from gemmlab.gemm import Gemm
 from gemmlab.ladder import RUNGS, rung
 from gemmlab.launch import Kernel
@@ -192,7 +192,7 @@ def test_the_table_of_questions_names_each_metric_once_with_its_section():
     assert sections == list(dict.fromkeys(question.section for question in counters.QUESTIONS))
     for question in counters.QUESTIONS:
         assert table.count(question.metric) == 1
-    assert max(map(len, table.splitlines())) <= counters.WIDTH
+    assert max(map(len, table.splitlines())) <= columns.WIDTH
 
 
 def test_what_is_counted_unless_told_answers_every_question_and_has_all_that_the_emulator_counts():

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from gemmlab import measured
+from gemmlab.columns import WIDTH
 from gemmlab.exercises import judge_answers, shown
 from gemmlab.hierarchy import Bounds
-from gemmlab.ladder_table import WIDTH
 from gemmlab.limits import Limit
 from gemmlab.records import Record
 from gemmlab.results import Row, Run

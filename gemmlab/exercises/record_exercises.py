@@ -11,6 +11,7 @@ from typing import Any
 
 from gemmlab import columns, emulator, launch, measured, measurements, record, records
 from gemmlab.backend import Backend
+from gemmlab.columns import WIDTH
 from gemmlab.exercises import NOT_ATTEMPTED, Refused, judge_answers, same, shown
 from gemmlab.exercises.judging import answers
 from gemmlab.gemm import Gemm
@@ -25,7 +26,6 @@ from gemmlab.timing import SUBMISSION_MS, Timing
 FAULTS = ("honest", "nothing was timed", "within noise", "a race", "another problem")
 SMALL = Gemm(32, 32, 32)
 LARGER_TILES = "register_tiles_2d", "register_tiles_1d"  # the first has the larger tiles, and so the fewer blocks
-WIDTH = 100
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from gemmlab.columns import WIDTH
 from gemmlab.emulator import Access
 from gemmlab.emulator.traffic import metrics
 from gemmlab.gemm import Gemm
 from gemmlab.profiling.nsight_compute import Counts
 
-WIDTH = 100  # characters of a line
 COUNTERS = {
     metric: f"{space} {op} {what}"
     for op, space, units in (

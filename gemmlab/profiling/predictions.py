@@ -5,9 +5,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gemmlab.columns import WIDTH
 from gemmlab.emulator import Trace
 from gemmlab.emulator.traffic import metrics
-from gemmlab.profiling.counters import COUNTERS, WIDTH, Counted, written
+from gemmlab.profiling.counters import COUNTERS, Counted, written
 from gemmlab.profiling.nsight_compute import Counts
 
 LOAD_SECTORS = metrics("ld", "global")[1]

@@ -10,13 +10,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from gemmlab.columns import WIDTH
 from gemmlab.emulator import Hazard
 
 Index = tuple[int, int, int]
 
 CUT = "... the rest is cut"
 """The last line of a text that was cut short."""
-WIDTH = 100  # characters of a line
 
 _RACE = "race"
 _HAZARDS = {

@@ -6,13 +6,13 @@ from itertools import zip_longest
 from typing import Any
 
 from gemmlab import columns
+from gemmlab.columns import WIDTH
 from gemmlab.record import recorded
 from gemmlab.record.recorded import COUNTED, DOUBT, MEASURED, Figure, Record, written
 
 Run = Mapping[str, Any] | None
 Examination = Mapping[str, Any]
 Line = tuple[str, str, str, str]
-WIDTH = 100  # characters of a line, which JupyterLab shows on a laptop without breaking it
 
 
 def compare(a: Record, b: Record) -> str:
