@@ -5,6 +5,7 @@ import pytest
 
 from gemmlab import emulator as cp
 from gemmlab import nvrtc
+from gemmlab.emulator import unset
 from gemmlab.emulator.code import compile_kernel
 from gemmlab.emulator.memory import GlobalMemory
 from gemmlab.emulator.parser import parse
@@ -54,6 +55,46 @@ def test_sums_of_a_register_tile_that_nobody_set_to_zero_are_told_once():
     assert the(traced(body)[0]).line == 5
 
 
+EXTREMES = ["fmaxf(m, v)", "fminf(m, v)", "v > m ? v : m", "v <= m ? m : v", "v < m ? v : m", "v >= m ? m : v"]
+
+
+VALUES = ["x[i] + 1", "-1 - x[i]", "x[i] - 3"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "extreme", "value"),
+    [("float", extreme, value) for extreme in EXTREMES for value in VALUES]
+    + [("int", f"{of}(m, v)", value) for of in ("max", "min") for value in VALUES]
+    + [("unsigned", f"{of}(m, v)", "x[i] + 1") for of in ("max", "min")],
+)
+def test_no_largest_or_smallest_value_hides_that_the_first_had_none_to_compare_with(kind, extreme, value):
+    body = f"    {kind} m;\n    for (int i = 0; i < n; ++i) {{ {kind} v = (int)({value}); m = {extreme}; }}"
+    assert the(traced(f"{body}\n    y[threadIdx.x] = m;")[0]).line == 3
+
+
+# NVRTC makes each of these a constant NaN, without a word.
+@pytest.mark.parametrize(
+    "body",
+    [
+        "float sum; for (int i = 0; i < 8; ++i) sum += x[i]; y[threadIdx.x] = sum;",
+        "double sum; for (int i = 0; i < 8; ++i) sum += x[i]; y[threadIdx.x] = sum;",
+        "float sums[2]; for (int i = 0; i < 8; ++i) sums[i % 2] += x[i]; y[threadIdx.x] = sums[0] + sums[1];",
+        "float4 v; v.x += x[0]; v.y = x[1]; y[threadIdx.x] = v.x + v.y;",
+        # also a NaN would stay: beta == 0 does not help
+        "float old; if (n > 9) old = y[threadIdx.x]; y[threadIdx.x] = x[0] + 0.0f * old;",
+    ],
+)
+def test_a_variable_that_the_compiler_made_a_nan_is_told(body):
+    trace, y = traced(body)
+    assert the(trace).line == 2 and np.isnan(y).all()
+
+
+def test_what_is_printed_may_not_depend_on_a_variable_without_a_value_either(capsys):
+    body = SUM.replace("y[threadIdx.x] = sum;", 'if (threadIdx.x == 0) printf("%f\\n", sum);\n    y[threadIdx.x] = 1;')
+    assert the(traced(body)[0])
+    assert capsys.readouterr().out == "nan\n"
+
+
 @pytest.mark.parametrize(
     "body",
     [
@@ -67,10 +108,61 @@ def test_sums_of_a_register_tile_that_nobody_set_to_zero_are_told_once():
     if (threadIdx.x < n) v = x[threadIdx.x];
     __syncthreads();
     if (threadIdx.x < n) y[threadIdx.x] = v;""",
+        # Two times differ whatever v is.
+        """    float v; long long start = clock64();
+    if (threadIdx.x < n) v = x[threadIdx.x];
+    __syncthreads();
+    y[threadIdx.x] = threadIdx.x < n ? v : clock64() - start;""",
+        # A register tile of which a part is used, and values that are fetched a step ahead.
+        """    float next[4], sum = 0.0f;
+    if (n > 0) for (int j = 0; j < 4; ++j) next[j] = x[j];
+    for (int i = 1; i <= n; ++i) {
+        for (int j = 0; j < 3; ++j) sum += next[j];
+        if (i < n) for (int j = 0; j < 4; ++j) next[j] = x[i + j];
+    }
+    y[threadIdx.x] = sum;""",
+        # PTX writes all of v, which C++ calls reading and writing it; NVRTC warns.
+        """    float v;
+    asm volatile("mov.f32 %0, 0f3F800000;" : "+f"(v));
+    y[threadIdx.x] = v;""",
+        # NVRTC warns of what never runs here, and of a copy of which nothing is used.
+        "    float v; if (n < 0) y[0] = v; y[threadIdx.x] = 1;",
+        "    struct { float a, b; } p; auto q = p; q.b = x[0]; y[threadIdx.x] = q.b;",
+        # It is NaN on purpose.
+        "    float v; if (n > 3) v = x[0]; y[threadIdx.x] = n > 3 ? v : __int_as_float(0x7fc00000);",
     ],
 )
 def test_a_variable_whose_value_nothing_depends_on_is_no_hazard(body):
     assert traced(body)[0].ok
+
+
+OTHER = 'extern "C" __global__ void other(float* y) { float v; y[0] = v; }\n'
+
+
+@pytest.mark.parametrize("body", ["y[threadIdx.x] = 1;", "__trap();"])
+def test_a_warning_of_another_kernel_is_not_a_hazard_of_this_one(body):
+    source, y = f"{OTHER}{HEADER} {body} }}", cp.empty(32, np.float32)
+    assert nvrtc.used_before_set(source) == ((1, "v"),)
+    trace = cp.trace(cp.RawKernel(source, "k"), (1,), (32,), (cp.zeros(64, np.float32), y, np.int32(7)))
+    assert {hazard.kind for hazard in trace.hazards} <= {"trap"}
+
+
+def test_a_launch_that_stops_is_not_repeated_and_what_the_compiler_says_is_told():
+    trace, _ = traced("    float v;\n    y[threadIdx.x] = v;\n    __trap();")
+    assert [(hazard.kind, hazard.line) for hazard in trace.hazards] == [("trap", 4), ("uninitialized", 3)]
+    trace, _ = traced(f"{SUM}\n    __trap();")
+    assert [hazard.kind for hazard in trace.hazards] == ["trap"]
+
+
+@pytest.mark.parametrize(("body", "told"), [(SUM, []), ("    float v;\n    y[threadIdx.x] = v;", [3])])
+def test_of_what_cannot_be_repeated_in_time_only_the_compilers_words_are_told(monkeypatch, body, told):
+    monkeypatch.setattr(unset, "SECONDS", 0.0)
+    y = cp.zeros(32, np.float32)
+    launching = cp.RawKernel(f"{HEADER}\n{body}\n}}", "k"), (1,), (32,), (cp.zeros(64, np.float32), y, np.int32(7)), 0
+    suspects = unset.suspects(launching[0])
+    assert suspects
+    assert [hazard.line for hazard in unset.findings(suspects, launching, unset.contents(), took=0.0)] == told
+    assert (cp.asnumpy(y) == 0).all()
 
 
 def test_a_launch_that_is_repeated_prints_once(capsys):
@@ -138,7 +230,8 @@ def test_reads_are_early_where_one_way_comes_to_them_without_a_write():
 
 def test_nvrtc_names_the_lines_of_variables_that_are_used_before_they_are_set():
     source = f"{HEADER}\n    float a, b = x[0];\n    int i;\n    y[i] = a + b; }}"
-    assert sorted(nvrtc.used_before_set(source)) == [(4, "a"), (4, "i")]
+    for options in ((), ("--no-display-error-number",)):
+        assert sorted(nvrtc.used_before_set(source, options)) == [(4, "a"), (4, "i")]
     assert nvrtc.used_before_set(f"{HEADER} y[0] = x[0]; }}") == ()
 
 

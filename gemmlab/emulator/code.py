@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 import numpy as np
@@ -25,11 +25,12 @@ from . import (  # noqa: F401  (each registers its opcodes)
 )
 from .barriers import Barrier, form
 from .calls import function_addresses, inline, names_of
+from .datatypes import filled
 from .independent import steps_of
 from .instructions import DTYPES, Code, Step, UnsupportedInstruction, guard, read, understood
 from .layout import SharedLayout, shared_layout
-from .liveness import early_reads
-from .memory import Allocation, GlobalMemory
+from .liveness import early_reads, nan_constants
+from .memory import POISON, Allocation, GlobalMemory
 from .ptx import Address, Function, Instruction, Module, Symbol, Variable
 from .warps import Exchange, exchange_of
 
@@ -67,12 +68,15 @@ class CompiledBlock:
 
 @dataclass(frozen=True)
 class CompiledFunction:
-    """A function as blocks, with its registers and the bytes of local memory that a thread needs for it."""
+    """A function as blocks, with its registers and the bytes of local memory that a thread needs for it, and the byte
+    that fills them at first.
+    """
 
     function: Function
     code: Code
     blocks: tuple[CompiledBlock, ...]
     local_bytes: int
+    local_fill: int = POISON
 
     @cached_property
     def returns(self) -> frozenset[int]:
@@ -84,6 +88,16 @@ class CompiledFunction:
     def early_reads(self) -> tuple[int, ...]:
         """Lines of instructions that may read a register before anything is written to it."""
         return early_reads(self.function, [block.exit.onward for block in self.blocks])
+
+    @cached_property
+    def nans(self) -> tuple[int, ...]:
+        """Lines of instructions that have NaN for a constant."""
+        return nan_constants(self.function)
+
+    def started_with(self, fill: int) -> CompiledFunction:
+        """The function with a byte all over the registers and the local memory that it has not written."""
+        initial = [filled(each.dtype, fill) for each in self.code.initial]
+        return replace(self, code=replace(self.code, initial=initial), local_fill=fill)
 
 
 @dataclass(frozen=True)

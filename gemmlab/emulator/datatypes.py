@@ -66,6 +66,13 @@ def undefined(dtype: np.dtype) -> np.ndarray:
     return uniform((1 << 8 * dtype.itemsize - 1) - 1, UNSIGNED[dtype.itemsize]).view(dtype)
 
 
+def filled(dtype: np.dtype, fill: int) -> np.ndarray:
+    """A register whose bytes are all alike; a predicate is true where the byte is odd."""
+    if dtype.kind == "b":
+        return uniform(fill % 2, dtype)
+    return uniform(int.from_bytes(bytes([fill]) * dtype.itemsize, "little"), UNSIGNED[dtype.itemsize]).view(dtype)
+
+
 def resize(value: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """Low bits of a value, or the value zero-extended, as another width."""
     bits = value.view(UNSIGNED[value.dtype.itemsize]) if value.dtype.kind != "b" else value

@@ -119,6 +119,11 @@ class RawKernel:
         return _program(self.code, self.options, self.architecture, self.name)
 
     @property
+    def debug_program(self) -> Program:
+        """The kernel compiled for a debugger: slow, but with every variable that the source has."""
+        return _program(self.code, (*self.options, "-G"), self.architecture, self.name)
+
+    @property
     def function(self) -> ptx.Function:
         """The kernel as its PTX declares it."""
         return self.program.kernel.function

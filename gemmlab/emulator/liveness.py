@@ -1,4 +1,5 @@
-"""Which instructions may read a register before anything has been written to it, by all ways through the blocks.
+"""Which instructions may read a register before anything has been written to it, by all ways through the blocks, and
+which have a NaN that the compiler may have put in place of a value that there is none of.
 
 Sets of registers are integers here, a bit for each register.
 """
@@ -6,13 +7,18 @@ Sets of registers are integers here, a bit for each register.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from math import isnan
+from struct import unpack
 
-from .ptx import Address, Function, Instruction, Operand, Register, Symbol, Vector
+from .ptx import Address, Function, Immediate, Instruction, Operand, Register, Symbol, Vector
 
 _WITHOUT_RESULT = frozenset(
     "st red bra brx bar barrier membar fence call cp ret exit trap brkpt prefetch nanosleep stmatrix".split()
 )
 """Opcodes whose first operand is no register that they write."""
+
+_NANS = ("2143289344", "9221120237041090560")
+"""The bits 0x7FC00000 and 0x7FF8000000000000, which LLVM stores for a NaN."""
 
 Reads = list[tuple[int, int, int]]  # of each instruction: its line, the registers it reads and those it writes
 
@@ -36,6 +42,22 @@ def early_reads(function: Function, onward: Sequence[Sequence[int]]) -> tuple[in
                 ahead.add(target)
     early = {line for number, left in unwritten.items() for line in _early(blocks[number], left)}
     return tuple(sorted(early - {0}))
+
+
+def nan_constants(function: Function) -> tuple[int, ...]:
+    """Return the lines of instructions that have NaN for a constant, in order."""
+    lines = {i.line for block in function.blocks for i in block.instructions if any(map(_has_nan, i.operands))}
+    return tuple(sorted(lines - {0}))
+
+
+def _has_nan(operand: Operand) -> bool:
+    match operand:
+        case Immediate(text):
+            form = {"0f": ">f", "0d": ">d"}.get(text[:2].lower())
+            return text in _NANS or (form is not None and isnan(*unpack(form, bytes.fromhex(text[2:]))))
+        case Vector(items):
+            return any(map(_has_nan, items))
+    return False
 
 
 def _early(block: Reads, unwritten: int) -> Iterator[int]:

@@ -101,7 +101,7 @@ class Machine:
         regions: tuple[Region, ...],
         parameters: dict[str, np.ndarray],
     ) -> None:
-        shared, local = BlockMemory(batch, regions), ThreadMemory(batch, function.local_bytes)
+        shared, local = BlockMemory(batch, regions), ThreadMemory(batch, function.local_bytes, function.local_fill)
         frame = self.frame(function, batch, shared, local, parameters)
         for observer in self.observers:
             observer.start(frame)

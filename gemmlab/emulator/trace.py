@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 
 from . import report, unset
@@ -66,16 +67,19 @@ def trace(
     traffic, hazards, touches = Traffic(), Hazards(), Touches()
     initialized = Initialized(hazards.report, touches)
     watching = (traffic, Divergence(hazards.report), Races(hazards.report, touches), initialized, *observers)
+    suspects: tuple[unset.Suspect, ...] = ()
     try:
-        before = unset.contents() if kernel.program.kernel.early_reads else []
+        suspects = unset.suspects(kernel)
+        before, begun = unset.contents() if suspects else [], time.monotonic()
         launch(kernel, grid, block, args, shared_mem, hazards.report, watching)
-        if before and (found := unset.dependence(kernel, grid, block, args, shared_mem, before)):
-            hazards.report(found)
+        took, launching = time.monotonic() - begun, (kernel, grid, block, args, shared_mem)
+        found = tuple(unset.findings(suspects, launching, before, took))
     except KernelFault as stopped:
         hazards.report(stopped.hazard)
+        found = tuple(hazard for suspect in suspects if suspect.said for hazard in suspect.hazards)
     except REPORTS as stopped:
         raise stopped.with_traceback(None) from None
-    for found in (*unset.never_set(kernel), aliased_arrays(kernel.program.shared, kernel.code)):
-        if found:
-            hazards.report(found)
+    for each in (*found, aliased_arrays(kernel.program.shared, kernel.code)):
+        if each:
+            hazards.report(each)
     return Trace(traffic.rows(), hazards.rows, initialized.outputs, kernel.code)

@@ -1,36 +1,65 @@
-"""Variables that are read before they have a value: as the compiler says, and as results show.
+"""Variables that are read before they have a value, told where what a launch leaves behind depends on them.
 
-Where a variable has no value on any way to its use, NVRTC drops what depends on it, stores among them, and warns.
-Where it has none on some, as a sum in a loop that nobody set to zero, PTX reads a register that nobody wrote. A right
-program may do so too, and throw away what it read. So such a launch is made twice, with other values in the registers
-that nobody wrote: what it leaves in memory must not depend on them.
+Where a variable has no value on some way to its use, as a sum in a loop that nobody set to zero, PTX reads a register
+that nobody wrote. Where it has none on any way, the optimiser drops what depends on it or makes it a constant NaN, and
+NVRTC may warn; what would come of it shows the code that it makes for debuggers (-G), which keeps all variables.
+
+A right program may do either, and throw away what it read. So such a launch is repeated, with other values in the
+registers and the local memory that nobody wrote. It is at fault if results, what it prints or its faults then differ.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import io
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from gemmlab import nvrtc
 
 from .arrays import MEMORY
-from .device import RawKernel, launch
+from .code import Program
+from .device import RawKernel, launch, time_budget
 from .faults import Hazard, KernelFault
+from .instructions import UnsupportedInstruction
 from .memory import Allocation
+
+FILLS = (0x00, 0xFF, 0x7B, 0xFA)
+"""Bytes that fill what nobody wrote: as a float or an integer of any width they are zero, NaN, a number above most
+others and one below them, so that no product with zero and no largest or smallest value hides them. A predicate is true
+where the byte is odd."""
+
+SECONDS = 5.0
+"""Repeating a launch takes this long at most, or twice as long as it took itself."""
 
 CURE = "give the variable a value where it is declared"
 
 Contents = list[tuple[Allocation, np.ndarray, int]]
+Outcome = tuple[object, ...]
+Launching = tuple[RawKernel, object, object, tuple[object, ...], int]  # kernel, grid, block, args, shared_mem
 
 
-def never_set(kernel: RawKernel) -> Iterator[Hazard]:
-    """Yield a finding for each variable of the source that NVRTC warns of: it is used before any value is set."""
-    for line, name in nvrtc.used_before_set(kernel.code, kernel.options, kernel.architecture):
-        yield Hazard("uninitialized", line, f"{name} is used before it has a value, says the compiler", cure=CURE)
+@dataclass(frozen=True)
+class Suspect:
+    """Code that may read what has no value, and the findings if it does; `said` when the compiler says so."""
+
+    program: Program
+    hazards: tuple[Hazard, ...]
+    said: bool = False
+
+
+def suspects(kernel: RawKernel) -> tuple[Suspect, ...]:
+    """Return what is to be repeated to find out whether the kernel's results depend on variables without a value."""
+    function = kernel.program.kernel
+    found = [Suspect(kernel.program, _read(function.early_reads))] if function.early_reads else []
+    warned = nvrtc.used_before_set(kernel.code, kernel.options, kernel.architecture)
+    if warned or function.nans:
+        with contextlib.suppress(nvrtc.CompileError, UnsupportedInstruction):
+            found += _kept(kernel.debug_program, warned, function.nans)
+    return tuple(found)
 
 
 def contents() -> Contents:
@@ -38,30 +67,69 @@ def contents() -> Contents:
     return [(each, each.buffer.copy(), each.stores) for each in MEMORY.allocations()]
 
 
-def dependence(
-    kernel: RawKernel, grid: object, block: object, args: tuple[object, ...], shared_mem: int, before: Contents
-) -> Hazard | None:
-    """Launch once more from the memory `before`, with other values in registers that nobody wrote, and return a finding
-    where this leaves other results than the launch just made. Memory is then as that one left it.
+def findings(suspected: Sequence[Suspect], launching: Launching, before: Contents, took: float) -> Iterator[Hazard]:
+    """Yield the findings of suspects on which results depend, of a launch that was just made from the memory `before`
+    and took so many seconds; what the compiler says also where that cannot be told in time. Memory is then as that
+    launch left it.
     """
-    after, program = contents(), kernel.program
-    code = program.kernel.code
-    others = [~each if each.dtype.kind == "b" else np.zeros_like(each) for each in code.initial]
-    changed = replace(program, kernel=replace(program.kernel, code=replace(code, initial=others)))
-    _restore(before)
+    if not suspected:
+        return
+    after = contents()
     try:
-        with contextlib.redirect_stdout(io.StringIO()):
-            launch(kernel, grid, block, args, shared_mem, lambda hazard: None, program=changed)
-        alike = all(np.array_equal(each.buffer, held) for each, held, _ in after)
-    except KernelFault:
-        alike = False
+        with time_budget(max(SECONDS, 2 * took)):
+            for suspect in suspected:
+                if _depends(lambda fill, suspect=suspect: _outcome(suspect.program, fill, launching, before), suspect):
+                    yield from suspect.hazards
     finally:
         _restore(after)
-    if alike:
-        return None
-    line, *lines = program.kernel.early_reads
+
+
+def _kept(program: Program, warned: Iterable[tuple[int, str]], nans: tuple[int, ...]) -> Iterator[Suspect]:
+    """The code for debuggers, where it reads what it may not have written, or may do so in local memory."""
+    here = {i.line for block in program.kernel.function.blocks for i in block.instructions} - {0}
+    said = tuple(
+        Hazard("uninitialized", line, f"{name} is used before it has a value, says the compiler", cure=CURE)
+        for line, name in warned
+        if min(here, default=line) <= line <= max(here, default=line)  # others are not of this kernel
+    )
+    if said:
+        yield Suspect(program, said, said=True)
+    elif nans and (program.kernel.early_reads or program.local_bytes):
+        yield Suspect(program, _read(program.kernel.early_reads or nans))
+
+
+def _read(lines: tuple[int, ...]) -> tuple[Hazard]:
     what = "a variable is read here that has no value yet, and the results depend on it"
-    return Hazard("uninitialized", line, what, lines=tuple(lines), cure=CURE)
+    return (Hazard("uninitialized", lines[0], what, lines=lines[1:], cure=CURE),)
+
+
+def _depends(outcome: Callable[[int], Outcome], suspect: Suspect) -> bool:
+    """Say whether other values change the outcome, and not only whatever else does, such as the clock."""
+    try:
+        first = outcome(FILLS[0])
+        other = next((each for each in FILLS[1:] if outcome(each) != first), None)
+        return other is not None and outcome(FILLS[0]) == first
+    except TimeoutError:
+        return suspect.said
+
+
+def _outcome(program: Program, fill: int, launching: Launching, before: Contents) -> Outcome:
+    """What a launch leaves in memory, prints and does wrong. Raises TimeoutError when it takes too long."""
+    kernel, *how = launching
+    _restore(before)
+    started = replace(program, kernel=program.kernel.started_with(fill))
+    said, wrong = io.StringIO(), []
+    try:
+        with contextlib.redirect_stdout(said):
+            launch(kernel, *how, lambda hazard: wrong.append((hazard.kind, hazard.line)), program=started)
+    except KernelFault as stopped:
+        if stopped.hazard.kind == "timeout":
+            raise TimeoutError from None
+        wrong.append((stopped.hazard.kind, stopped.hazard.line))
+    left = hashlib.blake2b()
+    for allocation, _, _ in before:
+        left.update(allocation.buffer)
+    return left.digest(), said.getvalue(), tuple(wrong)
 
 
 def _restore(held: Contents) -> None:
