@@ -25,8 +25,9 @@ def message(log: str, source: str, options: tuple[str, ...], ptx: str) -> str:
 
 def used_before_set(log: str) -> tuple[tuple[int, str], ...]:
     """Return (line, name) of each variable that a log warns of as used before its value is set."""
-    warning = rf'^{re.escape(SOURCE_NAME)}\((\d+)\): warning(?: #549-D)?: variable "(.+)" is used before its value is set$'
-    return tuple((int(line), name) for line, name in re.findall(warning, log, re.MULTILINE))
+    warning = rf"^{re.escape(SOURCE_NAME)}\((\d+)\): warning(?: #549-D)?"
+    found = re.findall(rf'{warning}: variable "(.+)" is used before its value is set$', log, re.MULTILINE)
+    return tuple((int(line), name) for line, name in found)
 
 
 def _errors(log: str) -> str:
