@@ -58,6 +58,11 @@ def problem_of(record: Record) -> Gemm:
     return Gemm(M, N, K, record.conditions["alpha"], record.conditions["beta"])
 
 
+def label(record: Record) -> str:
+    """Return what a figure calls a record of one problem: 'NVIDIA H200, 2026-11-30, 4096 x 4096 x 4096'."""
+    return f"{record.label}, {_shape(record.rungs[0])}"
+
+
 def cublas(record: Record) -> float | None:
     """Return the FLOP/s of cuBLAS in a record's run, 2*M*N*K over its median time; None where it was not timed."""
     samples = record.conditions["cublas_milliseconds"]
@@ -133,10 +138,13 @@ def table(record: Record | None) -> str:
 
 def _line(row: Mapping[str, Any]) -> str:
     samples = row["milliseconds"]
-    shape = " x ".join(map(str, row["shape"]))
     median, least, most = (significant(of(samples), 4) for of in (statistics.median, min, max))
     speed, share = significant(row["gflops"] / 1e3), known(row["percent_of_cublas"], ".1f")
-    return f"{row['name']:<18}{shape:>20}{median:>12}{f'{least} to {most}':>22}{speed:>10}{share:>13}"
+    return f"{row['name']:<18}{_shape(row):>20}{median:>12}{f'{least} to {most}':>22}{speed:>10}{share:>13}"
+
+
+def _shape(row: Mapping[str, Any]) -> str:
+    return " x ".join(map(str, row["shape"]))
 
 
 def _known(name: str | None) -> bool:

@@ -121,6 +121,10 @@ def test_a_table_of_times_names_card_date_and_conditions_over_the_median_and_spr
     assert coalesced.split()[0] == "coalesced"
 
 
+def test_a_figure_names_card_date_and_shape_of_a_record():
+    assert measured.label(RECORD) == "NVIDIA H200, 2026-11-29, 1000 x 1000 x 1000"
+
+
 def test_what_was_noticed_while_a_rung_was_timed_stands_under_the_table():
     noticed = [
         RECORD.rungs[0] | {"remarks": ["3 samples were taken, as one more might have passed the 60 s for all"]},

@@ -82,7 +82,7 @@ def under_roofs(record: Record) -> Figure:
     problem, rows = measured.problem_of(record), measured.timed(record)
     points = [
         roofline_figures.Measured(
-            rung.name, modelled_intensity(rung, rows[rung.name]["tile"], problem), speed, record.label
+            rung.name, modelled_intensity(rung, rows[rung.name]["tile"], problem), speed, measured.label(record)
         )
         for rung in RUNGS
         if rung.name in rows and (speed := rows[rung.name]["gflops"] * 1e9)
@@ -101,10 +101,9 @@ def _series(runs: Sequence[Record], ladders: Sequence[Ladder]) -> list[Series]:
 
 
 def _of_record(record: Record) -> Series:
-    shape = " x ".join(map(str, record.rungs[0]["shape"]))
     rows = measured.timed(record)
     points = {name: (row["percent_of_cublas"], significant(row["gflops"] / 1e3)) for name, row in rows.items()}
-    return f"measured: {record.label}, {shape}", points
+    return f"measured: {measured.label(record)}", points
 
 
 def _of_ladder(ladder: Ladder) -> Series:
