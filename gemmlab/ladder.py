@@ -112,13 +112,14 @@ class Rung:
         for axis, threads, most in zip("xyz", block, limits.max_block, strict=True):
             if threads > most:
                 raise ValueError(
-                    f"{written(tile)} makes a block of {threads} threads along {axis}, but a GPU takes at most {most}"
+                    f"{written(tile)} makes a block of {threads} threads along {axis}, but a GPU takes at most {most}: "
+                    "choose a tile of fewer threads"
                 )
         threads = math.prod(block)
         if threads > limits.max_threads_per_block:
             raise ValueError(
                 f"{written(tile)} makes a block of {threads} threads, but a GPU takes at most "
-                f"{limits.max_threads_per_block}"
+                f"{limits.max_threads_per_block}: choose a tile of fewer threads"
             )
 
     def _check_shared_memory(self, tile: Tile) -> None:
@@ -126,7 +127,7 @@ class Rung:
         if declared > most:
             raise ValueError(
                 f"{written(tile)} makes tiles of {declared} bytes of shared memory, but a kernel may declare at most "
-                f"{most} for a block"
+                f"{most} for a block: choose a smaller tile"
             )
 
 

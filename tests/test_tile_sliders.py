@@ -9,7 +9,9 @@ from gemmlab.ladder import rung
 
 SHARED = rung("shared_tiles")
 CHOICES = {"TILE": (8, 16, 32, 64)}
-REFUSED = "not run: TILE = 64 makes a block of 4096 threads, but a GPU takes at most 1024"
+REFUSED = (
+    "not run: TILE = 64 makes a block of 4096 threads, but a GPU takes at most 1024: choose a tile of fewer threads"
+)
 CUBE = Gemm(64, 64, 64)
 
 
