@@ -20,7 +20,7 @@ def require_options(source: str, tile: Tile) -> None:
 
 
 def _defined(source: str) -> Iterator[tuple[int, str, str]]:
-    """Line, name and value of each #define that stands whether its name has a value already or not."""
+    """Line, name and value of each #define that stands whether its name has a value already or not; none in #if 0."""
     code = re.sub(r"/\*.*?\*/", lambda comment: "\n" * comment[0].count("\n"), source, flags=re.DOTALL)
     conditions: list[str] = []
     for number, line in enumerate(code.splitlines(), start=1):
@@ -35,5 +35,5 @@ def _defined(source: str) -> Iterator[tuple[int, str, str]]:
         elif kind == "define":
             name, _, value = rest.partition(" ")
             only_without = re.compile(rf"ifndef {re.escape(name)}$|if .*!\s*defined\s*\(?\s*{re.escape(name)}\b")
-            if not any(map(only_without.match, conditions)):
+            if "if 0" not in conditions and not any(map(only_without.match, conditions)):
                 yield number, name, value.strip()

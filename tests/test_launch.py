@@ -98,6 +98,7 @@ def test_a_source_that_defines_its_tile_against_the_options_is_refused_with_line
         "/* as before:\n#define TILE 16\n*/ #define WIDTH 7",
         "// #define TILE 16",
         "#define TILES 16",
+        "#if 0\n#define TILE 16\n#endif",
     ],
 )
 def test_a_source_whose_tile_is_that_of_the_options_or_gives_way_to_them_is_launched(definition):
