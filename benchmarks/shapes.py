@@ -3,8 +3,8 @@
     python benchmarks/shapes.py [--rungs 2-4] [--every 50] [--json FILE]
 
 M, N and K each take every one of SIZES, 1728 shapes, and alpha and beta take turns through every pair of FACTORS. With
-beta == 0, C starts as NaN. On two cores of a Xeon the emulator took 7 s for every 50th shape of
-rungs 2 to 4.
+beta == 0, C starts as NaN. On two cores of a Xeon the emulator took 7 s for every 50th
+shape of rungs 2 to 4.
 """
 
 import argparse

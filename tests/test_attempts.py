@@ -1,5 +1,6 @@
 """Attempts in CUDA that are none, never end or flood the page: each is answered in words, and soon."""
 
+import io
 import time
 
 import numpy as np
@@ -87,6 +88,17 @@ def test_an_attempt_that_prints_is_judged_and_shows_an_excerpt(capsys):
     printed = capsys.readouterr().out
     assert printed.startswith("0\n0\n") and printed.endswith("left out: launch it yourself)\n")
     assert len(printed) < attempts.MOST_PRINTED + 100
+
+
+def test_what_just_fits_is_shown_whole_and_the_next_character_is_said_to_be_left_out(monkeypatch):
+    monkeypatch.setattr(attempts, "MOST_PRINTED", 3)
+    page = io.StringIO()
+    excerpt = attempts._Excerpt(page)
+    excerpt.write("abc")
+    assert page.getvalue() == "abc"
+    for _ in range(2):
+        excerpt.write("d")
+    assert page.getvalue() == "abc\n(more of what the attempt prints is left out: launch it yourself)\n"
 
 
 DIRECT = """    const int row = blockIdx.y * 32 + threadIdx.y;

@@ -80,9 +80,9 @@ class _Excerpt(io.TextIOBase):
         self._out, self._left = out, MOST_PRINTED
 
     def write(self, text: str) -> int:
-        if self._left > 0:
+        if self._left >= 0:
             self._out.write(text[: self._left])
-            if len(text) >= self._left:
+            if len(text) > self._left:
                 self._out.write("\n(more of what the attempt prints is left out: launch it yourself)\n")
         self._left -= len(text)
         return len(text)

@@ -70,7 +70,7 @@ def padded() -> Kernel:
 
 
 def log() -> str:
-    """Return the five entries as text, in lines of at most WIDTH characters."""
+    """Return the entries as text, in lines of at most WIDTH characters."""
     return "\n\n".join(textwrap.fill(f"{name}. {entry.text}", WIDTH) for name, entry in entries().items())
 
 
