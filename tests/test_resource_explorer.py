@@ -44,7 +44,9 @@ def test_a_view_says_what_a_tile_takes_and_what_limits_it():
 
 def test_an_illegal_tile_has_the_rule_with_both_numbers_and_no_picture():
     text, picture = resource_explorer.view(RUNG2, {"TILE": 64}, "sm_90")
-    assert text.startswith("illegal: TILE = 64 makes a block of 4096 threads, but a GPU takes at most 1024\n")
+    assert text.startswith(
+        "illegal: TILE = 64 makes a block of 4096 threads, but a GPU takes at most 1024: choose a tile of"
+    )
     assert "legal one step away: TILE = 32" in text
     assert picture == b""
 
