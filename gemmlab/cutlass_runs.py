@@ -85,8 +85,3 @@ def ladder_row(runs: Iterable[Mapping[str, Any]], card: str, problem: Gemm) -> d
         "setting": f"{' x '.join(map(str, row['threadblock']))}, {row['stages']} stages",
         "measured": f"{card}, {row['date']}",
     }
-
-
-def ladder_text(runs: Iterable[Mapping[str, Any]], card: str, problem: Gemm) -> str:
-    """Return `ladder_row` as text: a line a column, in its words."""
-    return "\n".join(f"{name:<12}{value}" for name, value in ladder_row(runs, card, problem).items())

@@ -15,7 +15,6 @@ from gemmlab.launch import Kernel
 from gemmlab.roofline import FLOAT_BYTES
 
 Extent = tuple[int, int, int]
-FIRST_BLOCK = (0, 0, 0)
 
 
 class Element(NamedTuple):

@@ -196,11 +196,6 @@ def test_a_file_of_another_form_is_refused_by_its_name_and_the_field(monkeypatch
         cutlass_runs.shipped()
 
 
-def test_the_row_is_shown_as_a_line_a_column():
-    lines = cutlass_runs.ladder_text([run()], CARD, CUBE).splitlines()
-    assert lines[1].split() == ["TFLOP/s", "34.36"] and len(lines) == 5
-
-
 def test_every_run_that_comes_with_gemmlab_can_be_read():
     for path in cutlass_runs.FOLDER.glob("*.json"):
         assert cutlass_runs.load(path)["rows"]

@@ -194,9 +194,6 @@ def _array_problem(array: ndarray, d: Declared) -> str | None:
     return None
 
 
-_PTX_KINDS = {"u": "u", "s": "i", "f": "f"}
-
-
 def _scalar_problem(value: object, parameter: Parameter, d: Declared) -> str | None:
     if d.pointer:
         if isinstance(value, int | np.integer) and not isinstance(value, bool):
