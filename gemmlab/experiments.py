@@ -26,7 +26,7 @@ MEDIUM = Gemm(1024, 1024, 1024)
 FITTING = 0.75  # of the L2: what A, B and C together may take, as other things pass through it too
 CHECKED = Gemm(129, 130, 33)
 HOST_SAMPLES = 20
-POWER_SAMPLES = 100  # of 10 ms at least, so that a row of them lasts as long as power takes to settle
+POWER_SAMPLES = 100  # of 10 ms at least, so that a row of them lasts longer than the second that NVML's watts are of
 CUBLAS = "cuBLAS"
 
 Matrices = Sequence[np.ndarray]

@@ -1,8 +1,8 @@
 """What a GPU reports of itself: clocks, temperature, power, and what holds its clocks down.
 
 The numbers come from NVML, a library of the driver, and a read takes microseconds: it can be made while a kernel runs.
-What cannot be read is None. NVML averages power, so a figure in watts lags behind the kernel by some tens of
-milliseconds.
+What cannot be read is None. On GPUs after the A100 NVML averages power over a second, so that watts lag behind a kernel
+and say little of one that ran for less.
 """
 
 from collections.abc import Callable

@@ -2,10 +2,11 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from gemmlab import measurements
+from gemmlab import measurements, steadiness
 from gemmlab.gemm import Gemm
 from gemmlab.measurements import Findings, Measurement
 from gemmlab.sensors import Reading
@@ -120,3 +121,66 @@ def test_samples_stand_under_kernel_size_and_label():
 def test_all_that_is_shipped_can_be_read():
     for path in measurements.SHIPPED.glob("*.json"):
         assert measurements.load(path).measurements
+
+
+@pytest.fixture(scope="module")
+def notebook():
+    """The cells of notebook 21 by their names."""
+    path = Path(__file__).parent.parent / "notebooks" / "21_measuring.ipynb"
+    return {cell["id"]: "".join(cell["source"]) for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]}
+
+
+def shipped(experiment):
+    """The timings of an experiment of the H200, in their order."""
+    return [each.timing for each in measurements.newest(experiment, measurements.SHIPPED).of(experiment)]
+
+
+def test_what_notebook_21_says_of_the_h200s_stopwatches_first_launch_and_copies_is_what_the_file_holds(notebook):
+    call, wait, events = shipped("stopwatch")
+    said = notebook["stopwatch-reading"]
+    assert f"after {call.median_ms:.2f} ms, and once after {call.max_ms:.2f}:" in said
+    assert f"{wait.median_ms - events.median_ms:.2f} ms more than the events" in said
+    assert f"{wait.spread:.0%} apart where those of the events lie {events.spread:.0%} apart" in said
+    first, later = shipped("first launch")
+    assert f"took {first.median_ms:.0f} ms, and the later ones {later.median_ms:.2f}:" in notebook["first-reading"]
+    assert 9000 < first.median_ms / later.median_ms < 10_000
+    resident, copied = shipped("end to end")
+    assert 20 < copied.median_ms / resident.median_ms < 22 and "twenty times" in notebook["ends-reading"]
+
+
+def test_what_notebook_21_says_of_the_h200s_submissions_and_l2_is_what_the_file_holds(notebook):
+    rung2, graph2, rung6, graph6 = shipped("submission")
+    saved = [one.median_ms - graph.median_ms for one, graph in ((rung2, graph2), (rung6, graph6))]
+    shares = [ms / one.median_ms for ms, one in zip(saved, (rung2, rung6), strict=True)]
+    said = "{:.1f} and {:.1f} microseconds a launch, {:.0%} and {:.0%}".format(*(1e3 * ms for ms in saved), *shares)
+    assert said in notebook["submission-reading"] and 1.8 < rung6.median_ms / rung2.median_ms < 2
+    timings = shipped("L2")
+    small, large = (
+        [(flushed.median_ms, warm.median_ms) for warm, flushed in zip(half[::2], half[1::2], strict=True)]
+        for half in (timings[:6], timings[6:])
+    )
+    two, six, cublas = small
+    slower = [f"{flushed / warm - 1:.0%}" for flushed, warm in (six, cublas, two)]
+    costs = [f"{flushed - warm:.3f}" for flushed, warm in (six, cublas, two)]
+    assert (
+        "costs rung 6 {}, cuBLAS {} and rung 2 {}, or {}, {} and {} ms".format(*slower, *costs)
+        in (notebook["cache-reading"])
+    )
+    assert all(0.99 < flushed / warm <= 1 for flushed, warm in large)
+
+
+def test_what_notebook_21_says_of_zeros_and_random_numbers_on_the_h200_is_what_the_file_holds(notebook):
+    zeros, cublas_zeros, uniform, cublas, *again = shipped("values")
+    for one, other in ((zeros, uniform), (cublas_zeros, cublas), (again[0], again[2]), (again[1], again[3])):
+        assert abs(other.median_ms / one.median_ms - 1) < 0.002 and "to 0.2%" in notebook["values-look-text"]
+    said = notebook["values-reading"]
+    watts = [max(reading.watts for reading in each.readings) for each in (again[0], uniform, cublas)]
+    for each in watts:
+        assert f"{each:.0f} W" in said
+    held = [number for number, reading in enumerate(uniform.readings) if reading.slowed_by]
+    assert held == list(range(100 - 27, 100)) and "ended 27 samples after" in said
+    assert f"up to {uniform.max_ms / uniform.median_ms - 1:.1%} slower" in said
+    assert uniform.samples_ms[-1] / uniform.median_ms < 1.02
+    assert max(uniform.samples_ms[71:73]) / uniform.median_ms > 1.02  # before the reason is seen
+    assert (uniform.readings[0].sm_mhz, uniform.readings[held[0]].sm_mhz) == (1980, 1890)
+    assert all(steadiness.drift(each.samples_ms) is None for each in (uniform, again[2]))
