@@ -1,4 +1,4 @@
-"""Measured runs of CUTLASS's SIMT GEMM: the files that come with gemmlab, and the ladder's row that they give.
+"""Measured runs of CUTLASS's SIMT GEMM: the files that come with gemmlab, and the fastest row for a card and a problem.
 
 A file is {"environment": {...}, "rows": [...]}, as benchmarks/cutlass_gemm.py writes it; the environment is a record's.
 """
@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from gemmlab import roofline
 from gemmlab.gemm import Gemm
 from gemmlab.records import ENVIRONMENT
 from gemmlab.schema import Nullable, check
@@ -67,21 +66,3 @@ def timed(runs: Iterable[Mapping[str, Any]], card: str, problem: Gemm) -> list[M
 def best(runs: Iterable[Mapping[str, Any]], card: str, problem: Gemm) -> Mapping[str, Any] | None:
     """Return the fastest of the rows that `timed` returns, or None where there are none."""
     return min(timed(runs, card, problem), key=lambda row: statistics.median(row["milliseconds"]), default=None)
-
-
-def ladder_row(runs: Iterable[Mapping[str, Any]], card: str, problem: Gemm) -> dict[str, str]:
-    """Return CUTLASS's row of the ladder as text by column; a dash where nobody has measured it."""
-    row = best(runs, card, problem)
-    if row is None:
-        return {"kernel": "CUTLASS SIMT", "TFLOP/s": "-", "% of cuBLAS": "-", "setting": "-", "measured": "-"}
-    speed, yardstick = (
-        roofline.throughput(problem.flops, statistics.median(row[name]))
-        for name in ("milliseconds", "cublas_milliseconds")
-    )
-    return {
-        "kernel": f"CUTLASS {row['version']} SIMT",
-        "TFLOP/s": f"{speed / 1e12:.2f}",
-        "% of cuBLAS": f"{roofline.percent_of(speed, yardstick):.1f}",
-        "setting": f"{' x '.join(map(str, row['threadblock']))}, {row['stages']} stages",
-        "measured": f"{card}, {row['date']}",
-    }

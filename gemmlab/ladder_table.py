@@ -159,16 +159,16 @@ def _speed_of_cutlass(row: Mapping[str, Any], problem: Gemm) -> Mapping[str, Any
 def _of_cutlass(number: int, record: Record) -> str:
     """A line on where CUTLASS's row under a record is from, or how to make one."""
     shipped, where = cutlass_runs.shipped(), (record.card or "", measured.problem_of(record))
-    row, timed = cutlass_runs.ladder_row(shipped, *where), len(cutlass_runs.timed(shipped, *where))
-    if row["measured"] == "-":
+    row, timed = cutlass_runs.best(shipped, *where), len(cutlass_runs.timed(shipped, *where))
+    if row is None:
         return (
             f"{CUTLASS} beside [{number}]: not timed yet; beside that GPU: python benchmarks/cutlass_gemm.py "
             "--json gemmlab/data/cutlass/CARD_DATE.json"
         )
     chosen = f"the fastest of {timed} settings timed" if timed > 1 else "the only setting timed"
     return (
-        f"{row['kernel']} beside [{number}]: {row['setting']}, {chosen}; measured: {row['measured']}, in a run of its "
-        "own, with a cuBLAS of its own"
+        f"CUTLASS {row['version']} SIMT beside [{number}]: {' x '.join(map(str, row['threadblock']))}, {row['stages']} "
+        f"stages, {chosen}; measured: {record.card}, {row['date']}, in a run of its own, with a cuBLAS of its own"
     )
 
 
