@@ -37,8 +37,8 @@ def cost(kernel: Kernel, arch: str) -> Cost:
 def refused(rung: Rung, tile: Tile, arch: str, source: str | None = None) -> str | None:
     """Return the rule that a tile breaks on an architecture, with both numbers, or None for one that runs.
 
-    The rules are the rung's own, the compiler's (too much static shared memory), and those of occupancy. `source` may
-    be an edited one.
+    The rules are the rung's own, shared memory among them, the compiler's, and those of occupancy. `source` may be an
+    edited one, which the compiler may refuse at a tile that the rung takes.
     """
     try:
         held = cost(of(rung, tile, source), arch).occupancy

@@ -1,3 +1,6 @@
+import json
+from pathlib import Path
+
 import pytest
 
 from gemmlab import kernel_tuning, sweep_replay, sweeps, tuned, tuning, tuning_cache
@@ -111,3 +114,25 @@ def test_the_shipped_sweep_replays_every_rung_that_it_timed_at_4096(number, tmp_
     cube = Gemm(4096, 4096, 4096)
     assert max(sweep_replay.tflops(each, cube) for each in found) == pytest.approx(best)
     assert all(rung(number).full_tile(each.tile) == each.tile for each in found)
+
+
+def test_what_notebook_23_says_of_the_shipped_sweep_is_what_it_holds():
+    path = Path(__file__).parent.parent / "notebooks" / "23_tuning.ipynb"
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    said = {cell["id"]: "".join(cell["source"]) for cell in cells}
+    (sweep,) = sweeps.shipped(tuned.H200)["sweeps"]
+
+    def steps(of_rung, name, low, high):
+        effects = sweep_replay.effects(sweep_replay.measurements(sweep, of_rung, 4096, CARD))[name]
+        return sorted(ratio for *step, ratio in effects if step == [low, high])
+
+    (deeper,), (deepest,) = steps(RUNG6, "BK", 8, 16), steps(RUNG6, "BK", 16, 32)
+    assert f"{deeper - 1:.0%} faster than 8 in the only pair" in said["effects-reading"]
+    assert f"32 is {1 - deepest:.1%} slower than 16" in said["effects-reading"]
+    sides = [ratio for name in ("BM", "BN") for ratio in steps(RUNG6, name, 64, 128)]
+    assert "worth 2% at most" in said["effects-reading"] and all(round(abs(ratio - 1), 2) <= 0.02 for ratio in sides)
+    worst, *wins = steps(RUNG4, "BK", 8, 16)
+    wanted = f"wins in three pairs of four, by {wins[0] - 1:.0%} to {wins[-1] - 1:.0%}, and loses {1 - worst:.0%}"
+    assert wanted in said["micro-reading"] and len(wins) == 3
+    assert "loses more than a third" in said["micro-reading"] and max(steps(RUNG4, "BK", 16, 32)) < 2 / 3
+    assert "31 settings" in said["micro-text"] and len(sweep_replay.measurements(sweep, RUNG4, 4096, CARD)) == 31
