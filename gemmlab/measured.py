@@ -16,6 +16,7 @@ from gemmlab.records import Record
 from gemmlab.timing import Timing
 
 REFERENCE = GPUS["H200"]  # whose roofs are drawn where no known card was measured
+LADDERS = Gemm(4096, 4096, 4096)  # about the problem that published ladders climb on
 
 
 @dataclass(frozen=True)
@@ -70,9 +71,9 @@ def cublas(record: Record) -> float | None:
 
 
 def newest(candidates: Iterable[Record], rungs: Sequence[Rung]) -> Record | None:
-    """Return the latest record, and of several the one with the largest problem, that timed every rung; else None."""
+    """Return the latest record that timed every rung, of one day's the one nearest in size to LADDERS; else None."""
     complete = [record for record in candidates if all(rung.name in timed(record) for rung in rungs)]
-    return max(complete, key=lambda record: (record.date, _size(record)), default=None)
+    return max(complete, key=lambda record: (record.date, -_distance(record)), default=None)
 
 
 def timed(record: Record | None) -> Mapping[str, Mapping[str, Any]]:
@@ -155,5 +156,7 @@ def _known(name: str | None) -> bool:
     return True
 
 
-def _size(record: Record) -> int:
-    return max(math.prod(row["shape"]) for row in record.rungs)
+def _distance(record: Record) -> float:
+    """How far the largest problem of a record is from LADDERS, as the logarithm of their ratio."""
+    largest = max(math.prod(row["shape"]) for row in record.rungs)
+    return abs(math.log(largest / math.prod((LADDERS.M, LADDERS.N, LADDERS.K))))

@@ -59,10 +59,13 @@ def test_the_newest_record_that_timed_every_rung_is_taken():
     assert measured.newest([], [NAIVE]) is None
 
 
-def test_of_one_days_records_the_largest_problem_is_taken():
-    large = replace(RECORD, rungs=(row("naive", 4096, [9.0]),))
-    assert measured.newest([RECORD, large], [NAIVE]) is large
-    assert measured.newest([large, RECORD], [NAIVE]) is large
+@pytest.mark.parametrize("size", [256, 2048, 4095, 4097, 8192])
+def test_of_one_days_records_the_one_at_the_size_of_published_ladders_is_taken(size):
+    ladder = replace(RECORD, rungs=(row("naive", 4096, [9.0]),))
+    other = replace(RECORD, rungs=(row("naive", size, [9.0]),))
+    assert measured.newest([other, ladder], [NAIVE]) is ladder
+    assert measured.newest([ladder, other], [NAIVE]) is ladder
+    assert measured.newest([ladder, replace(other, date="2026-12-01")], [NAIVE]).date == "2026-12-01"
 
 
 def test_without_a_gpu_nothing_is_run_and_the_shipped_records_are_asked(monkeypatch):
