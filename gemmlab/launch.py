@@ -110,10 +110,10 @@ def of(rung: Rung, tile: Tile | None = None, source: str | None = None) -> Kerne
     Raises ValueError as `Rung.full_tile` and `macros.require_options` do.
     """
     full = rung.full_tile(tile)
-    macros.require_options(source or "", full)
-    return Kernel(
-        rung.source() if source is None else source, rung.entry, rung.options(full), Covering(rung, tuple(full.items()))
-    )
+    options = rung.options(full)
+    if source is not None:
+        macros.require_options(source, rung.entry, options, full)
+    return Kernel(rung.source() if source is None else source, rung.entry, options, Covering(rung, tuple(full.items())))
 
 
 def geometry(kernel: Kernel, problem: Gemm) -> Geometry:

@@ -1,3 +1,5 @@
+import re
+
 import numpy as np
 import pytest
 
@@ -77,15 +79,59 @@ def tiles(definition: str, tile: int = 32) -> launch.Kernel:
 
 @pytest.mark.parametrize(
     "definition",
-    ["#define TILE 16", "#undef TILE\n  # define TILE (16)  // mine", "#ifdef TILE\n#define TILE 16\n#endif"],
+    [
+        "#define TILE 16",
+        "#undef TILE\n  # define TILE (16)  // mine",
+        "#ifdef TILE\n#define TILE 16\n#endif",
+        "%:define TILE\t16",
+        "/* mine */ #define/**/TILE/**/16",
+        "#if 0\n#else\n#define TILE 16\n#endif",
+        "#ifndef TILE\n#elif !defined(TILE) || 1\n#define TILE 16\n#endif",
+        "#define N16 16\n#if N16 == 16\n#define TILE N16\n#endif",
+        # What looks like the beginning of a comment is in a string, or in a comment of its own.
+        '__device__ const char* a = "/*";\n#define TILE 16\n__device__ const char* z = "*/";',
+        "// /*\n#define TILE 16\n// */",
+    ],
 )
 def test_a_source_that_defines_its_tile_against_the_options_is_refused_with_line_and_both_numbers(definition):
     lines = f"{TILES.source().partition(GUARDED)[0]}{definition}".splitlines()
-    line = next(number for number, text in enumerate(lines, 1) if "define TILE" in text)
+    line = next(number for number, text in enumerate(lines, 1) if re.search(r"define\W+TILE", text))
     with pytest.raises(
         ValueError, match=rf"line {line} of the source, '#define TILE .*16.*overrides the option -DTILE=32"
     ):
         tiles(definition)
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        # Two lines that a backslash joins; the first of them is named.
+        (TILES.source().replace(GUARDED, "#define \\\nTILE 16"), "line 11 of the source, '#define TILE 16', overrides"),
+        (TILES.source().replace(GUARDED, f"#undef TILE\n{GUARDED.replace('32', '16')}"), "line 13 .*'#define TILE 16'"),
+        (
+            TILES.source().replace(GUARDED, "#undef TILE\nconstexpr int TILE = 16;"),
+            "line 11 .*'#undef TILE', takes away",
+        ),
+        (TILES.source().replace("    const int tx", "#undef TILE\n#define TILE 16\n    const int tx"), "line 22 of"),
+    ],
+)
+def test_a_tile_of_ones_own_is_found_wherever_it_stands(source, said):
+    assert source != TILES.source()
+    with pytest.raises(ValueError, match=said):
+        launch.of(TILES, source=source)
+
+
+@pytest.mark.parametrize("behind", ["#undef TILE", "#undef TILE\n#define TILE 16\n__global__ void other() {}"])
+def test_what_is_defined_behind_the_kernel_is_not_its_tile(behind):
+    for definition in ("", GUARDED):
+        source = TILES.source().replace(GUARDED, definition)
+        (check,) = launch.check(launch.of(TILES, source=f"{source}\n{behind}"), [Gemm(33, 7, 20)], ["distinct"])
+        assert check.verdict.correct
+
+
+def test_text_that_is_no_cuda_is_searched_for_a_tile_in_no_time():
+    for text in ("x" * 10**6, "/*" * 10**5, 'R"(' * 10**5, "\\\n" * 10**5, "gemm_shared_tiles(" * 10**4, "{" * 10**5):
+        assert launch.of(TILES, source=f"#define TILE 32\n{text}").source.endswith(text)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +143,16 @@ def test_a_source_that_defines_its_tile_against_the_options_is_refused_with_line
         "#define TILE 32",
         "/* as before:\n#define TILE 16\n*/ #define WIDTH 7",
         "// #define TILE 16",
+        "// \\\n#define TILE 16",
         "#define TILES 16",
+        "#define TILE (8 * 0x4u)",
+        "#undef TILE\n#define TILE (HALF + HALF)\n#define HALF 16",
+        "#if 0\n#define TILE 16\n#endif",
+        "#if 1\n#else\n#define TILE 16\n#endif",
+        "#ifdef TILE\n#else\n#define TILE 16\n#endif",
+        "#if TILE != 32\n#define TILE 16\n#endif",
+        "#if __CUDA_ARCH__ < 700\n#define TILE 16\n#endif",
+        '__device__ const char* text = R"(\n#define TILE 16\n)";',
         "#if 0\n#define TILE 16\n#endif",
     ],
 )
