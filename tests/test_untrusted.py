@@ -110,6 +110,24 @@ def test_a_million_threads_that_print_fill_a_mebibyte_and_no_more(capsys):
     assert printed.count("\n") == 52_428 + 3 and "996,148 more calls" in printed and len(printed) < 2**20 + 200
 
 
+LONG_STRINGS = "char b[4096]; for (int i = 0; i < 4096; ++i) b[i] = 'A';"  # of which none ends
+
+
+def test_thousands_of_threads_that_print_long_strings_of_their_own_take_seconds(capsys):
+    begin = time.monotonic()
+    kernel(f'{LONG_STRINGS} printf("%s|", b);')((4,), (1024,), (floats(1),))
+    assert time.monotonic() - begin < 10
+    # 2**20 characters hold 255 texts of 4097
+    shown, _, rest = capsys.readouterr().out.partition("\n")
+    assert shown == ("A" * 4096 + "|") * 255 and "3,841 more calls" in rest
+
+
+@pytest.mark.parametrize("form", ['"%s|", b', "b", "b + threadIdx.x"])
+def test_the_time_limit_holds_while_strings_are_printed(limit, form):
+    limit(0.2)
+    assert fault(f"{LONG_STRINGS} printf({form});", floats(1), grid=16, block=1024).kind == "timeout"
+
+
 @pytest.mark.parametrize("shape", [1 << 40, 1 << 62, 1 << 70, (1 << 40, 1 << 40), (1 << 32, 1 << 30)])
 def test_more_memory_than_the_gpu_has_is_refused_with_both_numbers(shape):
     with pytest.raises(MemoryError, match=rf"cannot allocate [\d,]+ bytes: the emulated GPU has {CAPACITY:,}"):

@@ -122,6 +122,21 @@ class _Memory:
             result = np.where(batch.flat(found), value, result)
         return result
 
+    def strings(self, addresses: np.ndarray) -> dict[tuple[int, int], str]:
+        """What each lane's pointer points to, up to its zero; '(null)' for a null pointer."""
+        ahead, columns = self.lanes & (addresses != 0), []
+        while ahead.any() and len(columns) < LONGEST_STRING:
+            self._frame.machine.look_at_the_clock(self._line)
+            where = (addresses + np.uint64(len(columns))).reshape(self._frame.batch.shape)
+            columns.append(self._read(where, ahead, DTYPES["u8"]))
+            ahead = ahead & (columns[-1] != 0)
+        raw = np.stack([*columns, np.zeros_like(self.lanes, np.uint8)], axis=-1)
+        texts = {(int(row), int(thread)): bytes(raw[row, thread]) for row, thread in np.argwhere(self.lanes)}
+        return {
+            lane: text.partition(b"\0")[0].decode("utf-8", "replace") if addresses[lane] else "(null)"
+            for lane, text in texts.items()
+        }
+
     def string(self, row: int, thread: int, address: int) -> str:
         """What a pointer of one lane points to, up to its zero."""
         if address in self._strings:
@@ -129,6 +144,7 @@ class _Memory:
         lane, raw = np.zeros(self.lanes.shape, bool), bytearray()
         lane[row, thread] = True
         while len(raw) < LONGEST_STRING:
+            self._frame.machine.look_at_the_clock(self._line)
             where = uniform((address + len(raw)) % (1 << 64), np.uint64)
             byte = int(self._read(where, lane, DTYPES["u8"])[row, thread])
             if not byte:
@@ -154,10 +170,11 @@ def _formatted(form: str, memory: _Memory) -> dict[tuple[int, int], str]:
             continue
         widths = memory.take(DTYPES["s32"]) if width == "*" else None
         values = memory.take(_type_of(kind, length))
+        given = memory.strings(values) if kind == "s" else {lane: values[lane].item() for lane in lanes}
         for lane in lanes:
             wide = int(width or 0) if widths is None else int(widths[lane])
             shape = f"%{flags}{max(-LONGEST_STRING, min(wide, LONGEST_STRING)) or ''}"
-            texts[lane] += before + _converted(shape, precision, kind, values[lane].item(), lane, memory)
+            texts[lane] += before + _converted(shape, precision, kind, given[lane])
     for lane in lanes:
         texts[lane] += form[at:]
     return texts
@@ -173,9 +190,7 @@ def _type_of(kind: str, length: str | None) -> np.dtype:
     return DTYPES[("s" if kind in "dic" else "u") + ("64" if long else "32")]
 
 
-def _converted(
-    shape: str, precision: str | None, kind: str, value: float, lane: tuple[int, int], memory: _Memory
-) -> str:
+def _converted(shape: str, precision: str | None, kind: str, value: float | str) -> str:
     """One value in the form of one conversion; `shape` holds its flags and width."""
     if kind == "p":
         return f"{shape}s" % hex(int(value))
@@ -184,7 +199,7 @@ def _converted(
     if precision is not None:
         shape = f"{shape}.{min(int(precision), LONGEST_STRING)}"
     if kind == "s":
-        return f"{shape}s" % (memory.string(*lane, int(value)) if value else "(null)")
+        return f"{shape}s" % value
     if kind == "c":
         return f"{shape}c" % (int(value) & 0xFF)
     text = f"{shape}{'d' if kind in 'iu' else kind}" % value

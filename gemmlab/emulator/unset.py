@@ -33,7 +33,7 @@ others and one below them, so that no product with zero and no largest or smalle
 where the byte is odd."""
 
 SECONDS = 5.0
-"""Repeating a launch takes this long at most, or twice as long as it took itself."""
+"""Repeating a launch takes this long at most, or three times as long as it took itself."""
 
 CURE = "give the variable a value where it is declared"
 
@@ -76,7 +76,7 @@ def findings(suspected: Sequence[Suspect], launching: Launching, before: Content
         return
     after = contents()
     try:
-        with time_budget(max(SECONDS, 2 * took)):
+        with time_budget(max(SECONDS, 3 * took)):
             for suspect in suspected:
                 if _depends(lambda fill, suspect=suspect: _outcome(suspect.program, fill, launching, before), suspect):
                     yield from suspect.hazards
