@@ -176,6 +176,9 @@ def _checked_source(source: str) -> str:
     if "\0" in source:
         line = source.count("\n", 0, source.index("\0")) + 1
         raise ValueError(f"line {line} of the CUDA source holds a NUL character, where C++ would stop reading")
+    if odd := re.search("[\ud800-\udfff]", source):
+        line = source.count("\n", 0, odd.start()) + 1
+        raise ValueError(f"line {line} of the CUDA source holds {odd[0]!r}, half of a character: write the whole one")
     return source
 
 

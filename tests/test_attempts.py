@@ -39,7 +39,7 @@ def kernel(entry: str, body: str) -> str:
 
 
 @every_judge
-@pytest.mark.parametrize("given", [None, 3, b"__global__", ["x"], "void f() {}\0", 10**400])
+@pytest.mark.parametrize("given", [None, 3, b"__global__", ["x"], "void f() {}\0", "void f() {}\ud83d", 10**400])
 def test_what_is_no_source_is_refused_as_such(judge, given):
     with pytest.raises(Refused, match=r"^.{1,90} is no CUDA source: put the text of a kernel between triple quotes$"):
         judge(given)
@@ -80,6 +80,13 @@ def test_what_the_emulator_does_not_run_is_refused_with_the_line():
     recursive = "__device__ __noinline__ float f(int n) { return n < 2 ? 1.0f : f(n - 1) + f(n - 2); }\n"
     with pytest.raises(Refused, match=r"calls itself, which is not emulated; use a loop"):
         shared_tile_exercises.any_shape(recursive + kernel("gemm_shared_tiles", "C[0] = f(K);"))
+
+
+def test_dots_that_an_attempt_prints_are_no_gap(capsys):
+    talkative = shared_tile_exercises.PLAIN.replace(
+        "    float sum", '    if (row < 0) printf("\\"...");\n    float sum'
+    )
+    assert shared_tile_exercises.any_shape(talkative).startswith("accepted")
 
 
 def test_an_attempt_that_prints_is_judged_and_shows_an_excerpt(capsys):

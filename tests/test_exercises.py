@@ -2,6 +2,7 @@ import ast
 import json
 import math
 import re
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -288,17 +289,30 @@ def test_what_is_no_number_is_refused_as_such(guess):
     assert exercises.compare({"loads": guess}, {"loads": 3}).endswith("write a number")
 
 
-@pytest.mark.parametrize(("guess", "written"), [(10**400, "over 1e+15"), (1e300, "1e+300"), (float("nan"), "nan")])
+@pytest.mark.parametrize(
+    ("guess", "written"),
+    [(10**400, "over 1e+15"), (1e300, "1e+300"), (float("nan"), "nan"), (Fraction(10**400, 3), "over 1e+15")],
+)
 def test_a_number_out_of_all_proportion_is_refused_in_few_characters(guess, written):
     with pytest.raises(Refused) as refused:
         exercises.judge_numbers({"loads": guess}, {"loads": 3}, "")
     assert written in str(refused.value) and max(map(len, str(refused.value).splitlines())) < 80
 
 
+class Unwritable:
+    def __repr__(self):
+        raise RuntimeError
+
+
 @pytest.mark.parametrize(
     ("answer", "said"),
-    [("x" * 200, "'" + "x" * 79 + "..."), (10**5000, "a number of thousands of digits"), ({1: None}, "{1: None}")],
-    ids=["long", "huge", "short"],
+    [
+        ("x" * 200, "'" + "x" * 79 + "..."),
+        (10**5000, "a number of thousands of digits"),
+        ({1: None}, "{1: None}"),
+        (Unwritable(), "an object of type Unwritable"),
+    ],
+    ids=["long", "huge", "short", "unwritable"],
 )
 def test_an_odd_answer_is_repeated_in_few_characters_whatever_it_is(answer, said):
     assert exercises.shown(answer) == said

@@ -2,6 +2,7 @@
 
 import json
 import re
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -181,6 +182,11 @@ def test_a_stopwatch_that_cannot_be_called_is_refused_by_what_to_write(odd, said
 def test_what_is_no_time_is_refused_as_it_was_returned(returned, shown):
     with pytest.raises(Refused, match=f"^it returned {shown}, which is no number of milliseconds"):
         stopwatch(lambda launch, cuda, clock: returned)
+
+
+def test_a_fraction_is_a_time():
+    with pytest.raises(Refused, match=r"it returned 0\.3333 ms for a kernel that takes 5 ms"):
+        stopwatch(lambda launch, cuda, clock: Fraction(1, 3))
 
 
 def test_a_negative_time_is_refused_with_the_evidence():

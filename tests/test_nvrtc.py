@@ -114,6 +114,7 @@ def test_an_unknown_architecture_is_refused_with_the_known_ones(arch):
         ("", ValueError, "empty"),
         (" \n\t\n", ValueError, "empty"),
         ("int a;\nint b;\0\n", ValueError, "line 2 .*NUL"),
+        ("int a;\nint b; // \ud83d\n", ValueError, r"line 2 .*'\\ud83d', half of a character"),
         (None, TypeError, "NoneType"),
         (KERNEL.encode(), TypeError, "bytes"),
     ],

@@ -1,6 +1,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from gemmlab import records
@@ -46,7 +47,10 @@ def test_a_bound_that_was_not_written_is_not_attempted():
         (lambda levels: max(levels), "'issue' is no number of milliseconds"),
         (lambda levels: float("nan"), "naive: you say at least nan ms"),
         (lambda levels: levels["L3"], "naive: there is no level 'L3'; the keys are DRAM, L1 and shared, issue, FMA"),
+        (lambda levels: 10**400, "naive: 10{79}... is no number of milliseconds"),
+        (lambda levels: levels.pop(), "naive: it raised TypeError: pop expected at least 1 argument"),
         ("max", "'max' is no function: write def least"),
+        ("x" * 10**6, "'x{79}... is no function: write def least"),
         (lambda levels: None, "None is no number of milliseconds"),
     ],
 )
@@ -69,6 +73,8 @@ def test_a_tile_that_was_not_chosen_is_not_attempted(tile):
         ({"BM": 64, "BN": 64, "TM": 4, "TN": 4}, "by L1 and shared"),
         ({"BM": 48}, "BM"),
         ("64 x 64", "'64 x 64' is no tile: write a dict"),
+        (np.array([64, 64]), r"array\(\[64, 64\]\) is no tile: write a dict"),
+        ({"BM": np.array([64, 64])}, "BM"),
         ({"WM": 32}, "has no tile parameter 'WM'"),
     ],
 )

@@ -17,6 +17,7 @@ TRACED = Gemm(33, 31, 9)
 SECONDS = 25.0  # for all launches of an attempt; a right one takes one or two on two cores
 LOADS = ("ld.global", "cp.async.global")
 MOST_PRINTED = 2000  # characters that an attempt's printf shows
+_QUOTED = re.compile(r'"(?:\\.|[^"\\\n])*"')
 
 
 def of_source(judge: Callable[[str], str]) -> Callable[[Any], str]:
@@ -29,9 +30,9 @@ def of_source(judge: Callable[[str], str]) -> Callable[[Any], str]:
     @functools.wraps(judge)
     def judged(source: Any) -> str:
         source = "..." if source is ... else source
-        if not isinstance(source, str) or "\0" in source:
+        if not isinstance(source, str) or re.search("[\0\ud800-\udfff]", source):
             raise Refused(f"{shown(source)} is no CUDA source: put the text of a kernel between triple quotes")
-        if not source.strip() or "..." in bare(source):
+        if not source.strip() or "..." in bare(_QUOTED.sub("", source)):
             return f"{NOT_ATTEMPTED}: put code in place of the dots"
         with emulator.time_budget(SECONDS), contextlib.redirect_stdout(_Excerpt(sys.stdout)):
             try:

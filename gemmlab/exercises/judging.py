@@ -43,6 +43,8 @@ def shown(answer: Any) -> str:
         text = repr(answer)
     except ValueError:  # of integers with thousands of digits, which Python writes none of
         return "a number of thousands of digits"
+    except Exception:  # of an object that cannot be written
+        return f"an object of type {type(answer).__name__}"
     return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
 
 
@@ -124,4 +126,4 @@ def _written(value: Any) -> str:
         return shown(value)
     if abs(value) < LONGEST:
         return f"{float(value):,.0f}" if float(value).is_integer() else f"{float(value):,.6g}"
-    return f"over {LONGEST:g}" if isinstance(value, int) else f"{value:.6g}"
+    return f"{value:.6g}" if isinstance(value, float) else f"over {LONGEST:g}"

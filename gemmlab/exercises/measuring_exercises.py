@@ -123,6 +123,7 @@ def work(predicted: Mapping[str, Any]) -> str:
 def _require_time(found: Any, kernel_ms: float, stream: Stream) -> None:
     if isinstance(found, bool) or not isinstance(found, Real) or not _finite(found):
         raise Refused(f"it returned {shown(found)}, which is no number of milliseconds")
+    found = float(found)
     if abs(found - kernel_ms) <= ALLOWED * kernel_ms:
         return
     launches = sum(span.what == "kernel" for span in stream.spans)

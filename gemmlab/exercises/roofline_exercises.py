@@ -4,10 +4,12 @@ They answer as `exercises` does.
 """
 
 from collections.abc import Callable, Mapping
+from numbers import Real
 from typing import Any
 
 from gemmlab import hierarchy, launch, measured
-from gemmlab.exercises import NOT_ATTEMPTED, Refused
+from gemmlab.exercises import NOT_ATTEMPTED, Refused, shown
+from gemmlab.exercises.judging import LONGEST
 from gemmlab.gemm import Gemm
 from gemmlab.gpus import GPUS
 from gemmlab.hierarchy import Bounds
@@ -29,7 +31,7 @@ def least_time(attempt: Callable[[Mapping[str, float]], Any]) -> str:
     if attempt is ... or attempt is None:
         return f"{NOT_ATTEMPTED}: write a function of the levels"
     if not callable(attempt):
-        raise Refused(f"{attempt!r} is no function: write def least(levels) and return a number of milliseconds")
+        raise Refused(f"{shown(attempt)} is no function: write def least(levels) and return a number of milliseconds")
     record = shipped()
     for row in against(record):
         levels = {level.name: 1e3 * level.seconds for level in row.bounds.levels if level.holds}
@@ -37,6 +39,8 @@ def least_time(attempt: Callable[[Mapping[str, float]], Any]) -> str:
             said = attempt(levels)
         except KeyError as error:
             raise Refused(f"{row.rung}: there is no level {error}; the keys are {', '.join(levels)}") from None
+        except Exception as error:
+            raise Refused(f"{row.rung}: it raised {type(error).__name__}: {error}") from None
         if said is ...:
             return f"{NOT_ATTEMPTED}: return a number of milliseconds in place of the dots"
         _require_bound(said, levels, row.rung, row.shortest_ms, record.label)
@@ -47,8 +51,9 @@ def least_time(attempt: Callable[[Mapping[str, float]], Any]) -> str:
 
 
 def _require_bound(said: Any, levels: Mapping[str, float], name: str, shortest: float, label: str) -> None:
-    if isinstance(said, bool) or not isinstance(said, int | float):
-        raise Refused(f"{name}: {said!r} is no number of milliseconds")
+    if isinstance(said, bool) or not isinstance(said, Real) or said > LONGEST:
+        raise Refused(f"{name}: {shown(said)} is no number of milliseconds")
+    said = float(said)
     slowest = max(levels, key=levels.__getitem__)
     if said > shortest:
         raise Refused(
@@ -68,9 +73,9 @@ def _require_bound(said: Any, levels: Mapping[str, float], name: str, shortest: 
 
 def thin_tile(tile: Tile | None) -> str:
     """Judge a tile of rung 5 for C of 128 x 4096: at most 60% of the default tile's least time on an H200."""
-    if tile and tile is not ... and not isinstance(tile, Mapping):
-        raise Refused(f"{tile!r} is no tile: write a dict, such as {{'BM': 64, 'BN': 128}}")
-    if tile is ... or not tile or ... in tile.values():
+    if not (tile is ... or tile is None or isinstance(tile, Mapping)):
+        raise Refused(f"{shown(tile)} is no tile: write a dict, such as {{'BM': 64, 'BN': 128}}")
+    if tile is ... or not tile or any(value is ... for value in tile.values()):
         return f"{NOT_ATTEMPTED}: name the parameters to change, such as BM and BN, and their values"
     try:
         mine, default = (hierarchy.of(launch.of(VECTORIZED, each), THIN, CARD) for each in (tile, None))
