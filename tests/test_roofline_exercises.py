@@ -48,6 +48,7 @@ def test_a_bound_that_was_not_written_is_not_attempted():
         (lambda levels: float("nan"), "naive: you say at least nan ms"),
         (lambda levels: levels["L3"], "naive: there is no level 'L3'; the keys are DRAM, L1 and shared, issue, FMA"),
         (lambda levels: 10**400, "naive: 10{79}... is no number of milliseconds"),
+        (lambda levels: -(10**400), "naive: -10{78}... is no number of milliseconds"),
         (lambda levels: levels.pop(), "naive: it raised TypeError: pop expected at least 1 argument"),
         ("max", "'max' is no function: write def least"),
         ("x" * 10**6, "'x{79}... is no function: write def least"),

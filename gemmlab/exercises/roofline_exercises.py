@@ -51,7 +51,7 @@ def least_time(attempt: Callable[[Mapping[str, float]], Any]) -> str:
 
 
 def _require_bound(said: Any, levels: Mapping[str, float], name: str, shortest: float, label: str) -> None:
-    if isinstance(said, bool) or not isinstance(said, Real) or said > LONGEST:
+    if isinstance(said, bool) or not isinstance(said, Real) or abs(said) > LONGEST:
         raise Refused(f"{name}: {shown(said)} is no number of milliseconds")
     said = float(said)
     slowest = max(levels, key=levels.__getitem__)
