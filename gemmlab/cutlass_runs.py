@@ -38,7 +38,7 @@ def load(path: str | Path) -> Mapping[str, Any]:
     try:
         run = json.loads(Path(path).read_text(encoding="utf-8"))
         check(run, RUN)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is no run of CUTLASS: {error}") from None
     return run
 

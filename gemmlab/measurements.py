@@ -88,7 +88,7 @@ def load(path: Path) -> Findings:
     try:
         run = json.loads(path.read_text(encoding="utf-8"))
         schema.check(run, RUN)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} holds no measurements: {error}") from None
     return Findings(run["environment"], tuple(map(_from_data, run["measurements"])))
 

@@ -109,7 +109,7 @@ def load(path: str | Path) -> Record:
     try:
         run = json.loads(Path(path).read_text(encoding="utf-8"))
         check(run)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is no record of a run: {error}") from None
     return Record(**run["environment"], rungs=tuple(run["rungs"]))
 

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from gemmlab import records
+from gemmlab import cutlass_runs, measurements, records
 
 # Made-up figures: only the form is under test.
 MEASURED = {
@@ -137,6 +137,21 @@ def test_a_file_that_is_no_record_is_named(tmp_path):
     path.write_text("{")
     with pytest.raises(ValueError, match=r"run\.json is no record of a run: Expecting"):
         records.load(path)
+
+
+@pytest.mark.parametrize(
+    ("load", "what"),
+    [
+        (records.load, "is no record of a run"),
+        (measurements.load, "holds no measurements"),
+        (cutlass_runs.load, "is no run of CUTLASS"),
+    ],
+)
+def test_a_file_that_is_nested_beyond_all_measure_is_named(load, what, tmp_path):
+    path = tmp_path / "run.json"
+    path.write_text("[" * 100_000)
+    with pytest.raises(ValueError, match=rf"run\.json {what}: maximum recursion"):
+        load(path)
 
 
 def test_shipped_records_are_read_in_the_order_of_their_names(tmp_path, monkeypatch):
