@@ -33,6 +33,20 @@ def test_a_variable_without_any_value_is_told_by_the_compiler_which_drops_the_st
     assert not trace.accesses and (y == -1).all()
 
 
+# The compiler calculates with what has no value: even the code for debuggers shows nothing of it.
+@pytest.mark.parametrize(
+    ("body", "names"),
+    [
+        ("float v; y[threadIdx.x] = v * x[0];", "v is"),
+        ("int i; y[threadIdx.x] = i * 2;", "i is"),
+        ("float v; int i; y[threadIdx.x] = v + 1 + (i & 7);", "i and v are"),
+    ],
+)
+def test_what_the_compiler_calculates_from_no_value_is_told_in_its_words(body, names):
+    trace, _ = traced(body)
+    assert the(trace).line == 2 and f"{names} used before" in the(trace).message
+
+
 SUM = """    float sum;
     for (int i = 0; i < n; ++i)
         sum += x[i];

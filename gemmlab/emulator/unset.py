@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -44,11 +44,14 @@ Launching = tuple[RawKernel, object, object, tuple[object, ...], int]  # kernel,
 
 @dataclass(frozen=True)
 class Suspect:
-    """Code that may read what has no value, and the findings if it does; `said` when the compiler says so."""
+    """Code that may read what has no value, and the findings if it does. `said` when the compiler says so, `certain`
+    when that is all there is to know, for the code shows nothing of it.
+    """
 
     program: Program
     hazards: tuple[Hazard, ...]
     said: bool = False
+    certain: bool = False
 
 
 def suspects(kernel: RawKernel) -> tuple[Suspect, ...]:
@@ -78,7 +81,7 @@ def findings(suspected: Sequence[Suspect], launching: Launching, before: Content
     try:
         with time_budget(max(SECONDS, 3 * took)):
             for suspect in suspected:
-                if _depends(lambda fill, suspect=suspect: _outcome(suspect.program, fill, launching, before), suspect):
+                if suspect.certain or _depends(suspect, launching, before):
                     yield from suspect.hazards
     finally:
         _restore(after)
@@ -86,16 +89,24 @@ def findings(suspected: Sequence[Suspect], launching: Launching, before: Content
 
 def _kept(program: Program, warned: Iterable[tuple[int, str]], nans: tuple[int, ...]) -> Iterator[Suspect]:
     """The code for debuggers, where it reads what it may not have written, or may do so in local memory."""
-    here = {i.line for block in program.kernel.function.blocks for i in block.instructions} - {0}
-    said = tuple(
-        Hazard("uninitialized", line, f"{name} is used before it has a value, says the compiler", cure=CURE)
-        for line, name in warned
-        if min(here, default=line) <= line <= max(here, default=line)  # others are not of this kernel
-    )
-    if said:
-        yield Suspect(program, said, said=True)
-    elif nans and (program.kernel.early_reads or program.local_bytes):
-        yield Suspect(program, _read(program.kernel.early_reads or nans))
+    function = program.kernel
+    here = {i.line for block in function.function.blocks for i in block.instructions} - {0}
+    names: dict[int, list[str]] = {}
+    for line, name in warned:
+        if min(here, default=line) <= line <= max(here, default=line):  # others are not of this kernel
+            names.setdefault(line, []).append(name)
+    seen = bool(function.early_reads or program.local_bytes)
+    if names:
+        # What is calculated from nothing may become a constant here too.
+        yield Suspect(program, tuple(map(_said, names.items())), said=True, certain=not seen or bool(function.nans))
+    elif nans and seen:
+        yield Suspect(program, _read(function.early_reads or nans))
+
+
+def _said(at: tuple[int, list[str]]) -> Hazard:
+    line, names = at
+    are = "is used before it has a value" if len(names) == 1 else "are used before they have a value"
+    return Hazard("uninitialized", line, f"{' and '.join(sorted(names))} {are}, says the compiler", cure=CURE)
 
 
 def _read(lines: tuple[int, ...]) -> tuple[Hazard]:
@@ -103,12 +114,12 @@ def _read(lines: tuple[int, ...]) -> tuple[Hazard]:
     return (Hazard("uninitialized", lines[0], what, lines=lines[1:], cure=CURE),)
 
 
-def _depends(outcome: Callable[[int], Outcome], suspect: Suspect) -> bool:
+def _depends(suspect: Suspect, launching: Launching, before: Contents) -> bool:
     """Say whether other values change the outcome, and not only whatever else does, such as the clock."""
     try:
-        first = outcome(FILLS[0])
-        other = next((each for each in FILLS[1:] if outcome(each) != first), None)
-        return other is not None and outcome(FILLS[0]) == first
+        first = _outcome(suspect.program, FILLS[0], launching, before)
+        others = (fill for fill in FILLS[1:] if _outcome(suspect.program, fill, launching, before) != first)
+        return next(others, None) is not None and _outcome(suspect.program, FILLS[0], launching, before) == first
     except TimeoutError:
         return suspect.said
 
