@@ -62,7 +62,7 @@ def by_size(runs: Sequence[Record]) -> str:
     shown = [Column("", "rung", lambda name: f"{numbers[name]} {name}")]
     remarks = []
     for record in sorted(runs, key=lambda record: measured.problem_of(record).flops):
-        rows, shape = measured.timed(record), _shape(record)
+        rows, shape = measured.timed(record), measured.shape(record.rungs[0])
         source = f" {shape} "
         remarks += [f"{shape}, {name}: {remark}" for name, row in rows.items() for remark in row["remarks"] or ()]
         shown += [
@@ -88,7 +88,9 @@ def of_cutlass(record: Record) -> str:
         Column(source, "TFLOP/s", _named(by_name, lambda row: significant(row["gflops"] / 1e3))),
         Column(source, "% cuBLAS", _named(by_name, lambda row: known(row["percent_of_cublas"], ".1f"))),
     )
-    return "\n".join([f"{CUTLASS}, {record.card}, {_shape(record)}", *columns.lines(shown, list(names))])
+    return "\n".join(
+        [f"{CUTLASS}, {record.card}, {measured.shape(record.rungs[0])}", *columns.lines(shown, list(names))]
+    )
 
 
 def counted_intensity(row: Row) -> float:
@@ -99,7 +101,7 @@ def counted_intensity(row: Row) -> float:
 def conditions(record: Record) -> str:
     """Return in a sentence what a record's times belong to: card, driver, problem, policy, clocks, and cuBLAS."""
     given, cublas, batches = record.conditions, measured.cublas(record), _batches(record)
-    shape = _shape(record)
+    shape = measured.shape(record.rungs[0])
     yardstick = "not timed" if cublas is None else f"{cublas / 1e12:.2f} TFLOP/s"
     return (
         f"measured: {record.label}, driver {record.driver}, CUDA {record.cuda}; {shape}, float32, {given['family']} "
@@ -170,10 +172,6 @@ def _of_cutlass(number: int, record: Record) -> str:
         f"CUTLASS {row['version']} SIMT beside [{number}]: {' x '.join(map(str, row['threadblock']))}, {row['stages']} "
         f"stages, {chosen}; measured: {record.card}, {row['date']}, in a run of its own, with a cuBLAS of its own"
     )
-
-
-def _shape(record: Record) -> str:
-    return " x ".join(map(str, record.rungs[0]["shape"]))
 
 
 def _named(rows: Mapping[str, Any], text: Callable[[Any], str]) -> Callable[[str], str]:

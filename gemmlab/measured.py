@@ -61,7 +61,7 @@ def problem_of(record: Record) -> Gemm:
 
 def label(record: Record) -> str:
     """Return what a figure calls a record of one problem: 'NVIDIA H200, 2026-11-30, 4096 x 4096 x 4096'."""
-    return f"{record.label}, {_shape(record.rungs[0])}"
+    return f"{record.label}, {shape(record.rungs[0])}"
 
 
 def cublas(record: Record) -> float | None:
@@ -141,10 +141,11 @@ def _line(row: Mapping[str, Any]) -> str:
     samples = row["milliseconds"]
     median, least, most = (significant(of(samples), 4) for of in (statistics.median, min, max))
     speed, share = significant(row["gflops"] / 1e3), known(row["percent_of_cublas"], ".1f")
-    return f"{row['name']:<18}{_shape(row):>20}{median:>12}{f'{least} to {most}':>22}{speed:>10}{share:>13}"
+    return f"{row['name']:<18}{shape(row):>20}{median:>12}{f'{least} to {most}':>22}{speed:>10}{share:>13}"
 
 
-def _shape(row: Mapping[str, Any]) -> str:
+def shape(row: Mapping[str, Any]) -> str:
+    """Return the shape of a record's row in words: '4096 x 4096 x 4096'."""
     return " x ".join(map(str, row["shape"]))
 
 
@@ -157,6 +158,5 @@ def _known(name: str | None) -> bool:
 
 
 def _distance(record: Record) -> float:
-    """How far the largest problem of a record is from LADDERS, as the logarithm of their ratio."""
-    largest = max(math.prod(row["shape"]) for row in record.rungs)
-    return abs(math.log(largest / math.prod((LADDERS.M, LADDERS.N, LADDERS.K))))
+    """How far the problem of a record is from LADDERS, as the logarithm of the ratio of their FLOPs."""
+    return abs(math.log(Gemm(*record.rungs[0]["shape"]).flops / LADDERS.flops))

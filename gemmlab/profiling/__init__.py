@@ -83,7 +83,14 @@ def report(kernels: Mapping[str, Kernel], problem: Gemm, sections: Sequence[str]
         chosen = [f"--section={section}" for section in sections]
         # The process launches more than it is asked for: gemmlab looks first whether the GPU answers.
         chosen.append(f"--kernel-name=regex:^({'|'.join(kernel.entry for kernel in kernels.values())})$")
-        command = [ncu, "--clock-control=none", "--target-processes=all", f"--log-file={log}", *chosen, *program]
+        command = [
+            ncu,
+            f"--clock-control={nsight_compute.CLOCK_CONTROL}",
+            "--target-processes=all",
+            f"--log-file={log}",
+            *chosen,
+            *program,
+        ]
         wrong = child.run(command, SECONDS)
         said = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
     _require_counters(said)

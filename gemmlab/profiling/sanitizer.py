@@ -23,7 +23,7 @@ from gemmlab.profiling.nvidia_tools import (
     require_gpu,
     version,
 )
-from gemmlab.profiling.sanitizer_report import Finding, read
+from gemmlab.profiling.sanitizer_report import SUMMARY, Finding, read
 
 SECONDS = 120
 PRINTED = 50  # reports that a run prints; races are reported by the byte
@@ -85,7 +85,7 @@ def _run(program: str, tool: str, options: Sequence[str], kernel: Kernel, proble
         command += ["--error-exitcode", str(FINDINGS_EXIT), "--log-file", str(log)]
         wrong = child.run([*command, *child_launch.program(Path(scratch), [(kernel, problem)])], SECONDS)
         said = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
-    summary = re.search(r"SUMMARY: ([\d,]+) (?:error|hazard)", said)
+    summary = SUMMARY.search(said)
     text = "\n".join(re.sub(r"^=+ ?", "", line) for line in said.splitlines())
     cure = "Launch the kernel alone first, and see that the driver is as new as the tool"
     if _NO_CALL in said or (wrong and summary is None):

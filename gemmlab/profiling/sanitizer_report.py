@@ -18,6 +18,9 @@ Index = tuple[int, int, int]
 CUT = "... the rest is cut"
 """The last line of a text that was cut short."""
 
+SUMMARY = re.compile(r"SUMMARY: ([\d,]+) (?:error|hazard)")
+"""The line that ends a tool's text, with how much it found."""
+
 _RACE = "race"
 _HAZARDS = {
     "RAW": "read after write",
@@ -42,7 +45,6 @@ _FAULT = re.compile(
 )
 _AT = re.compile(rf"at{_PLACE}")
 _BY = re.compile(r"by thread \((?P<thread>[\d, ]+)\) in block \((?P<block>[\d, ]+)\)")
-_SUMMARY = re.compile(r"SUMMARY: ([\d,]+) (?:error|hazard)")
 _ADDRESS = re.compile(r"(?:Address|Access(?: at| to)?) \w+ is (?P<wrong>out of bounds|misaligned)")
 
 
@@ -89,7 +91,7 @@ def read(text: str) -> tuple[Finding, ...]:
     for one in reports:
         if one.what != _RACE or frozenset(one.accesses) not in detailed:
             alike[one.what, one.accesses].append(one)
-    more = CUT in text or sum(int(total.replace(",", "")) for total in _SUMMARY.findall(text)) > len(reports)
+    more = CUT in text or sum(int(total.replace(",", "")) for total in SUMMARY.findall(text)) > len(reports)
     return tuple(
         replace(first, count=total or 1 + len(others), more=more and not total)
         for first, *others in alike.values()
