@@ -16,14 +16,14 @@ longer. `levels` has another reading, of what is requested with no cache and no 
 - FMA: a lane for each FMA of the product.
 
 The last three are bounds of a card that does not pass its published clock. The multiprocessor with the most blocks ends
-last, which they count in (`roofline.busy`): with the blocks that no edge of C cuts, for a cut one may need less. Left
-out are latency, too few warps to hide it, launches, spills, which PTX does not show, and everything that two levels do
-in turn.
+last, which they count in (`roofline.busy`): with the blocks that no edge of C cuts, and what those need, for a cut one
+may need less, or more. Left out are latency, too few warps to hide it, launches, spills, which PTX does not show, and
+everything that two levels do in turn.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Mapping
-from dataclasses import astuple, dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import astuple, dataclass, field, replace
 from functools import lru_cache
 from itertools import product
 from math import inf, lcm, prod
@@ -48,7 +48,8 @@ CARRIES = {"bytes": 1, "wavefronts": WAVEFRONT}  # bytes, by the unit of a level
 class Counts:
     """What a launch needs at least: blocks, of which no edge of C cuts `uncut`, warp-wide FMAs of the product, requests
     to global and shared memory, wavefronts of L1 and shared memory, and sectors that blocks reach. No level is charged
-    with `requested`, the bytes that lanes ask global memory for, a byte again for every lane.
+    with `requested`, the bytes that lanes ask global memory for, a byte again for every lane. An average block needs up
+    to `heavier` times as much as an uncut one; infinite where that is not known.
     """
 
     blocks: int
@@ -58,6 +59,7 @@ class Counts:
     wavefronts: int
     sectors: int
     requested: int
+    heavier: float = field(default=1.0, compare=False)
 
 
 @dataclass(frozen=True)
@@ -161,20 +163,17 @@ def counts(kernel: Kernel, problem: Gemm, progress: Callable[[float], object] = 
 
     Raises ValueError for a hazard, and for a grid that does not grow with C as tiles do; and what a launch raises.
     """
-    rows, columns = _edge(kernel, problem, "M"), lcm(_edge(kernel, problem, "N"), ALIGNED)
+    edges = _edge(kernel, problem, "M"), _edge(kernel, problem, "N")
+    rows, columns = edges[0], lcm(edges[1], ALIGNED)
     along = (
         _whole(problem.M, rows) or _sampled(problem.M, rows),
         _whole(problem.N, columns) or _sampled(problem.N, columns, APART),
         _sampled(problem.K, CHUNKS),
     )
-    samples = list(product(*(each.items() for each in along)))
-    totals = [0] * len(Counts.__dataclass_fields__)
-    for sampled in samples:
-        (M, N, K), weights = zip(*sampled, strict=True)
-        seen = astuple(_traced(kernel, replace(problem, M=M, N=N, K=K)))
-        totals = [total + prod(weights) * each for total, each in zip(totals, seen, strict=True)]
-        progress(1 / len(samples))
-    counted = replace(Counts(*totals), fmas=_fmas(problem), uncut=_uncut(kernel, problem))
+    counted = _sum(kernel, problem, along, progress)
+    inside = list(map(_uncut_step, along, edges))
+    uncut = _sum(kernel, problem, (*inside, along[2])) if all(inside) else None
+    counted = replace(counted, fmas=_fmas(problem), uncut=_uncut(kernel, problem), heavier=_heavier(counted, uncut))
     blocks = _blocks(kernel, problem)
     if counted.blocks != blocks:
         raise ValueError(
@@ -184,12 +183,39 @@ def counts(kernel: Kernel, problem: Gemm, progress: Callable[[float], object] = 
     return counted
 
 
-def _busy(counted: Counts, multiprocessors: int) -> float:
-    """The share of the multiprocessors' time that blocks fill at most, an uncut one needing no less than the average.
+def _sum(
+    kernel: Kernel,
+    problem: Gemm,
+    along: Sequence[Mapping[int, int]],
+    progress: Callable[[float], object] = lambda share: None,
+) -> Counts:
+    """The sum of what launches of sizes along M, N and K need, by their weights."""
+    samples = list(product(*(each.items() for each in along)))
+    totals = [0] * len(Counts.__dataclass_fields__)
+    for sampled in samples:
+        (M, N, K), weights = zip(*sampled, strict=True)
+        seen = astuple(_traced(kernel, replace(problem, M=M, N=N, K=K)))
+        totals = [total + prod(weights) * each for total, each in zip(totals, seen, strict=True)]
+        progress(1 / len(samples))
+    return Counts(*totals)
 
-    Any multiprocessor may have the cut ones, so the fullest is sure of its share of the uncut ones alone.
+
+def _heavier(counted: Counts, uncut: Counts | None) -> float:
+    """How many times as much as an uncut block an average one needs, of what it needs most; 1 where that is less."""
+    if uncut is None:
+        return inf
+    pairs = ((counted.requests, uncut.requests), (counted.wavefronts, uncut.wavefronts))
+    return max(1.0, *(all_of / counted.blocks / (its / uncut.blocks) for all_of, its in pairs if its))
+
+
+def _busy(counted: Counts, multiprocessors: int) -> float:
+    """The share of the multiprocessors' time that blocks fill at most.
+
+    Any multiprocessor may have the cut ones, so the fullest is sure of its share of the uncut ones alone. Where that is
+    one block, some multiprocessor has one that needs the average at least.
     """
-    return min(1.0, roofline.busy(counted.uncut, multiprocessors) * counted.blocks / counted.uncut)
+    heavier = counted.heavier if counted.uncut > multiprocessors else 1.0
+    return min(1.0, roofline.busy(counted.uncut, multiprocessors) * counted.blocks / counted.uncut * heavier)
 
 
 def _blocks(kernel: Kernel, problem: Gemm) -> int:
@@ -217,6 +243,17 @@ def _fmas(problem: Gemm) -> int:
 
 def _whole(size: int, step: int) -> Mapping[int, int]:
     return {step: size // step} if size % step == 0 else {}
+
+
+def _uncut_step(sampled: Mapping[int, int], edge: int) -> Mapping[int, int]:
+    """The weights with which counts at sampled sizes are those of whole tiles of `edge` alone, as many as may be; of a
+    side that is shorter, of its one tile. None where a part of a tile was traced with the others alone.
+    """
+    if len(sampled) == 2:
+        first, second = sorted(sampled)
+        return {first: -1, second: 1}
+    (size,) = sampled
+    return {size: 1} if size < edge or size % edge == 0 else {}
 
 
 def _sampled(size: int, step: int, apart: int = 0) -> Mapping[int, int]:

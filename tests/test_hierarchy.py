@@ -119,6 +119,41 @@ def test_blocks_that_the_edge_cuts_are_not_waited_for_as_they_may_need_less():
     assert hierarchy.counts(launch.of(rung("naive")), Gemm(352, 49, 512)).uncut == 132
 
 
+SLOW_EDGES = """extern "C" __global__ void
+gemm_naive(int M, int N, int K, float alpha, const float* A, const float* B, float beta, float* C)
+{
+    const int row = blockIdx.y * 32 + threadIdx.y, col = blockIdx.x * 32 + threadIdx.x;
+    const bool cut = blockIdx.y == M / 32 || blockIdx.x == N / 32;
+    const float* a = A + min(row, M - 1) * K;
+    const volatile float* b = B + min(col, N - 1);
+    float sum = 0.0f;
+    for (int k = 0; k < K; ++k) {
+        sum = fmaf(a[k], b[k * N], sum);
+        if (cut)  // in vain, as often as it is asked
+            for (int again = 0; again < AGAIN; ++again)
+                sum += 0.0f * b[k * N];
+    }
+    if (row < M && col < N)
+        C[row * N + col] = sum;
+}
+"""
+
+
+@pytest.mark.parametrize("again", [0, 2])
+def test_blocks_that_the_edge_cuts_may_need_more_and_the_fullest_multiprocessor_have_none_of_them(again):
+    # 12 x 12 blocks of 32 warps lie inside C, so that one of 132 multiprocessors has two; the edge cuts 25 more.
+    kernel = replace(
+        launch.of(rung("naive")),
+        source=SLOW_EDGES.replace("AGAIN", str(again)),
+        geometry=lambda problem: Geometry((-(-problem.N // 32), -(-problem.M // 32), 1), (32, 32, 1), 0),
+    )
+    (found,) = (each for each in hierarchy.of(kernel, Gemm(385, 385, 64), H200).levels if each.name == "L1 and shared")
+    # In each step of k, a warp inside takes a wavefront of A and one of B, a warp at the edge `again` more of B.
+    uncut, cut = 32 * 64 * 2, 32 * 64 * (2 + again)
+    assert found.amount == 144 * uncut + 25 * cut
+    assert found.seconds == pytest.approx(2 * uncut / 1.98e9, rel=1e-3)
+
+
 def test_blocks_of_a_side_shorter_than_a_tile_are_all_alike_and_waited_for():
     # 64 x 128 outputs a block: 33 blocks in a row, each with one row of C, for 132 multiprocessors
     counted = hierarchy.counts(launch.of(rung("vectorized")), Gemm(1, 33 * 128, 64))
