@@ -60,7 +60,7 @@ def load(path: str | Path) -> Mapping[str, Any]:
         data = json.loads(Path(path).read_text(encoding="utf-8"))
         schema.check(data, FILE)
         schema.check_date(data["environment"]["date"], "environment.date")
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is no file of sweeps: {error}") from None
     return data
 

@@ -96,7 +96,7 @@ def load(path: str | Path, rung: Rung, problem: Gemm) -> list[Measurement]:
         held = data["kernel_name"], list(data["problem_size"]), list(data["tune_params_keys"])
         entries, device = list(data["cache"].values()), data["device_name"]
         found = [_measurement(rung, entry, device) for entry in entries]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"{path} is no cache of kernel_tuner for {rung.entry}: {error!r}") from None
     wanted = rung.entry, [problem.N, problem.M, problem.K], [*rung.tile, *BLOCK]
     if held != wanted:

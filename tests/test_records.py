@@ -5,7 +5,10 @@ import json
 
 import pytest
 
-from gemmlab import cutlass_runs, measurements, records
+from gemmlab import cutlass_runs, measurements, records, sweeps, tuning_cache
+from gemmlab.gemm import Gemm
+from gemmlab.ladder import rung
+from gemmlab.profiling import captures
 
 # Made-up figures: only the form is under test.
 MEASURED = {
@@ -145,12 +148,15 @@ def test_a_file_that_is_no_record_is_named(tmp_path):
         (records.load, "is no record of a run"),
         (measurements.load, "holds no measurements"),
         (cutlass_runs.load, "is no run of CUTLASS"),
+        (sweeps.load, "is no file of sweeps"),
+        (captures.load, "is no capture"),
+        (lambda path: tuning_cache.load(path, rung(3), Gemm(64, 64, 64)), "is no cache of kernel_tuner"),
     ],
 )
 def test_a_file_that_is_nested_beyond_all_measure_is_named(load, what, tmp_path):
     path = tmp_path / "run.json"
     path.write_text("[" * 100_000)
-    with pytest.raises(ValueError, match=rf"run\.json {what}: maximum recursion"):
+    with pytest.raises(ValueError, match=rf"run\.json {what}.*maximum recursion"):
         load(path)
 
 

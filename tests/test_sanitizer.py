@@ -80,6 +80,14 @@ def test_memory_errors_have_their_line_block_and_thread_and_what_is_wrong():
     )
 
 
+def test_what_follows_a_race_that_breaks_off_does_not_make_it_a_memory_error():
+    stray = "=========     Address 0x10 is out of bounds\n=========     at kernel()+0x10 in a.cu:7\n"
+    for report in (ANALYSIS, HAZARDS):
+        begun = report.splitlines()[1]
+        assert read(f"{begun}\n{stray}") == ()
+        assert read(f"{begun}\n{stray}{MEMCHECK}") == read(MEMCHECK)
+
+
 def test_out_of_bounds_is_told_in_the_form_of_release_2025_too():
     newer = MEMCHECK.replace("Address 0x87654320 is out of bounds", "Access to 0x7fd44a802818 is out of bounds")
     assert read(newer) == read(MEMCHECK)

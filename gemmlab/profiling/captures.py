@@ -86,7 +86,7 @@ def load(path: Path) -> Capture:
         capture.label, capture.checked, capture.counted  # noqa: B018 - raise here for what is missing, and not in a notebook
         for run in capture.checks:
             read(run["text"])
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ValueError(f"{path} is no capture: {type(error).__name__}: {error}. Make it again: {MAKE}") from None
     return capture
 

@@ -150,9 +150,11 @@ def _reports(text: str) -> Iterator[Finding]:
             current = replace(current, accesses=accesses, threads=threads)
         elif by := _BY.match(line):
             current = replace(current, threads=(_index(by["thread"]),), block=_index(by["block"]))
+        elif current.what in (_RACE, *_HAZARDS.values()):
+            continue  # what follows belongs to a memory error
         elif address := _ADDRESS.match(line):
             current = replace(current, what=f"{current.what}, {address['wrong']}")
-        elif (at := _AT.match(line)) and current.what != _RACE and current.what not in _HAZARDS.values():
+        elif at := _AT.match(line):
             current = replace(current, accesses=((int(at["line"] or 0), current.accesses[0][1]),))
     if current is not None and _is_whole(current):
         yield current
