@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from gemmlab.quoting import shown
+
 MAX_ELEMENTS = 2**31 - 1  # kernels index an array with a 32-bit int
 
 
@@ -35,8 +37,8 @@ class Gemm:
         for name, (rows, columns) in self.shapes.items():
             if rows * columns > MAX_ELEMENTS:
                 raise ValueError(
-                    f"{name} would have {rows} x {columns} = {rows * columns} elements, but kernels index at most "
-                    f"{MAX_ELEMENTS} (2^31 - 1): choose a smaller shape"
+                    f"{name} would have {shown(rows)} x {shown(columns)} = {shown(rows * columns)} elements, but "
+                    f"kernels index at most {MAX_ELEMENTS} (2^31 - 1): choose a smaller shape"
                 )
 
     @property
@@ -63,9 +65,9 @@ def inputs(problem: Gemm, family: str = "uniform", seed: int = 0) -> tuple[np.nd
     Raises ValueError for an unknown family or a seed below 0.
     """
     if seed < 0:
-        raise ValueError(f"seed is {seed}, but must be at least 0")
+        raise ValueError(f"seed is {shown(seed)}, but must be at least 0")
     if family not in FAMILIES:
-        raise ValueError(f"no family of inputs is called {family!r}; known: {', '.join(FAMILIES)}")
+        raise ValueError(f"no family of inputs is called {shown(family)}; known: {', '.join(FAMILIES)}")
     return FAMILIES[family](problem, np.random.Generator(np.random.PCG64(seed)))
 
 
@@ -143,9 +145,9 @@ def _size(name: str, value: int) -> int:
     try:
         size = operator.index(value)
     except TypeError:
-        raise TypeError(f"{name} is {value!r}, but must be an integer of at least 1") from None
+        raise TypeError(f"{name} is {shown(value)}, but must be an integer of at least 1") from None
     if size < 1:
-        raise ValueError(f"{name} is {size}, but must be at least 1")
+        raise ValueError(f"{name} is {shown(size)}, but must be at least 1")
     return size
 
 
@@ -153,10 +155,14 @@ def _factor(name: str, value: float) -> float:
     try:
         with np.errstate(over="ignore"):
             factor = float(np.float32(value))
+    except OverflowError:  # of an integer beyond float64
+        factor = math.inf
     except (TypeError, ValueError):
-        raise TypeError(f"{name} is {value!r}, but must be a real number") from None
+        raise TypeError(f"{name} is {shown(value)}, but must be a real number") from None
     if not math.isfinite(factor):
-        raise ValueError(f"{name} is {value!r}, but must be finite in float32 (at most {np.finfo(np.float32).max:.8g})")
+        raise ValueError(
+            f"{name} is {shown(value)}, but must be finite in float32 (at most {np.finfo(np.float32).max:.8g})"
+        )
     return factor
 
 

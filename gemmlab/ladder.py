@@ -13,8 +13,10 @@ import numpy as np
 from gemmlab import roofline, tile_rules
 from gemmlab.gemm import Gemm, require_operands
 from gemmlab.gpus import architecture
+from gemmlab.quoting import shown
 from gemmlab.tile_rules import Extent, Tile, written
 
+LARGEST_INT = 2**31 - 1  # kernels compute in 32 bits
 PACKAGE = Path(__file__).parent
 # An installed package carries the kernels inside itself; a checkout keeps them beside it.
 KERNEL_FOLDERS = (PACKAGE / "kernels", PACKAGE.parent / "kernels")
@@ -73,10 +75,15 @@ class Rung:
         for name, value in given.items():
             if name not in self.tile:
                 raise ValueError(
-                    f"rung {self.number} ({self.name}) has no tile parameter {name!r}; it has {', '.join(self.tile)}"
+                    f"rung {self.number} ({self.name}) has no tile parameter {shown(name)}; it has "
+                    f"{', '.join(self.tile)}"
                 )
             if not isinstance(value, int | np.integer) or value < 1:
-                raise ValueError(f"{name} is {value!r}, but must be an integer of at least 1")
+                raise ValueError(f"{name} is {shown(value)}, but must be an integer of at least 1")
+            if value > LARGEST_INT:
+                raise ValueError(
+                    f"{name} is {shown(value)}, but a 32-bit int ends at {LARGEST_INT}: choose a smaller one"
+                )
         full = {name: int(given.get(name, default)) for name, default in self.tile.items()}
         self._check_block(full)
         self.rule(full)
@@ -149,7 +156,7 @@ def rung(which: int | str) -> Rung:
         if which in (candidate.number, str(candidate.number), candidate.name):
             return candidate
     known = ", ".join(f"{candidate.number} ({candidate.name})" for candidate in RUNGS)
-    raise ValueError(f"there is no rung {which!r}; known: {known}")
+    raise ValueError(f"there is no rung {shown(which)}; known: {known}")
 
 
 def rungs(selection: str) -> tuple[Rung, ...]:
@@ -162,14 +169,14 @@ def rungs(selection: str) -> tuple[Rung, ...]:
 
 def _range(part: str, selection: str) -> tuple[Rung, ...]:
     if not part:
-        raise ValueError(f"{selection!r} selects no rung before or after a comma: write, say, 0-1 or 0,1")
+        raise ValueError(f"{shown(selection)} selects no rung before or after a comma: write, say, 0-1 or 0,1")
     first, dash, last = part.partition("-")
     if dash and not (first and last):
-        raise ValueError(f"{part!r} is no range: write both ends, such as 0-1")
+        raise ValueError(f"{shown(part)} is no range: write both ends, such as 0-1")
     low = rung(first)
     high = rung(last) if dash else low
     if low.number > high.number:
-        raise ValueError(f"{part!r} runs backwards: write {high.number}-{low.number}")
+        raise ValueError(f"{shown(part)} runs backwards: write {high.number}-{low.number}")
     return tuple(known for known in RUNGS if low.number <= known.number <= high.number)
 
 
@@ -177,16 +184,16 @@ def _generation(arch: str) -> int:
     # A card newer than any in gpus.py runs the rungs too, so the number is read from the name.
     number = re.fullmatch(r"sm_(\d+)[a-z]?", arch)
     if not number:
-        raise ValueError(f"{arch!r} is no architecture: write it as 'sm_90'")
+        raise ValueError(f"{shown(arch)} is no architecture: write it as 'sm_90'")
     return int(number[1])
 
 
 def _blocks(outputs: int, tile: int) -> int:
     blocks = -(-outputs // tile)
-    if blocks * tile > 2**31:
+    if blocks * tile > LARGEST_INT + 1:
         raise ValueError(
             f"{blocks} blocks of {tile} cover {blocks * tile} rows or columns, but a 32-bit int ends at "
-            f"{2**31 - 1}: choose a tile that is a power of two"
+            f"{LARGEST_INT}: choose a tile that is a power of two"
         )
     return blocks
 

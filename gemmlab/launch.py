@@ -14,6 +14,7 @@ from gemmlab.emulator import device
 from gemmlab.emulator.observer import Observer
 from gemmlab.gemm import FAMILIES, Gemm, inputs, require_operands
 from gemmlab.ladder import Extent, Geometry, Rung, Tile, arguments
+from gemmlab.quoting import shown
 from gemmlab.tolerance import Verdict, compare, expect, initial_output
 
 TRACED = 2 * 256**3  # FLOPs, of the largest wrong launch that is traced for its hazards
@@ -127,8 +128,8 @@ def geometry(kernel: Kernel, problem: Gemm) -> Geometry:
         return Geometry(_extent(grid), _extent(block), operator.index(shared_mem))
     except (TypeError, ValueError):
         raise TypeError(
-            f"the geometry of {kernel.entry} at {written(problem)} is {given!r}, but must be Geometry(grid, block, "
-            "shared_mem): integers (x, y, z) twice, divided with //, and bytes of dynamic shared memory"
+            f"the geometry of {kernel.entry} at {written(problem)} is {shown(given)}, but must be Geometry(grid, "
+            "block, shared_mem): integers (x, y, z) twice, divided with //, and bytes of dynamic shared memory"
         ) from None
 
 

@@ -23,6 +23,7 @@ from typing import Any
 
 from gemmlab import context, sensors, steadiness
 from gemmlab.context import ContextLost
+from gemmlab.quoting import shown
 from gemmlab.sensors import Reading
 
 BOUNDARY = "CUDA events around a batch of launches on one stream"
@@ -126,7 +127,7 @@ def time_kernel(
     """
     policies = {WARM: (BOUNDARY, lambda cuda: _submit), FLUSHED: (EACH_LAUNCH, _submit_after_flushes)}
     if cache not in policies:
-        raise ValueError(f"cache is {cache!r}, but must be one of {', '.join(map(repr, policies))}")
+        raise ValueError(f"cache is {shown(cache)}, but must be one of {', '.join(map(repr, policies))}")
     _check_counts(batch=batch, samples=samples, warmup=warmup)
     cuda = cuda or import_module("cupy").cuda
     submission = _Submission(launch, name, cuda)
@@ -296,4 +297,4 @@ def _is_spent(samples_ms: Sequence[float]) -> bool:
 def _check_counts(**counts: int | None) -> None:
     for name, count in counts.items():
         if count is not None and not (isinstance(count, Integral) and count >= 1):
-            raise ValueError(f"{name} is {count!r}, but must be an integer of at least 1")
+            raise ValueError(f"{name} is {shown(count)}, but must be an integer of at least 1")

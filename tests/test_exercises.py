@@ -282,11 +282,11 @@ def test_what_is_no_dictionary_is_refused_with_what_to_write(judge, given):
         judge(given)
 
 
-@pytest.mark.parametrize("guess", ["12", None, [3]])
+@pytest.mark.parametrize("guess", ["1", None, [1], True])
 def test_what_is_no_number_is_refused_as_such(guess):
     with pytest.raises(Refused, match="write a number"):
-        exercises.judge_numbers({"loads": guess}, {"loads": 3}, "")
-    assert exercises.compare({"loads": guess}, {"loads": 3}).endswith("write a number")
+        exercises.judge_numbers({"loads": guess}, {"loads": 1}, "")
+    assert exercises.compare({"loads": guess}, {"loads": 1}).endswith("write a number")
 
 
 @pytest.mark.parametrize(
@@ -297,27 +297,6 @@ def test_a_number_out_of_all_proportion_is_refused_in_few_characters(guess, writ
     with pytest.raises(Refused) as refused:
         exercises.judge_numbers({"loads": guess}, {"loads": 3}, "")
     assert written in str(refused.value) and max(map(len, str(refused.value).splitlines())) < 80
-
-
-class Unwritable:
-    def __repr__(self):
-        raise RuntimeError
-
-
-@pytest.mark.parametrize(
-    ("answer", "said"),
-    [
-        ("x" * 200, "'" + "x" * 79 + "..."),
-        (10**5000, "a number of thousands of digits"),
-        ({1: None}, "{1: None}"),
-        (Unwritable(), "an object of type Unwritable"),
-    ],
-    ids=["long", "huge", "short", "unwritable"],
-)
-def test_an_odd_answer_is_repeated_in_few_characters_whatever_it_is(answer, said):
-    assert exercises.shown(answer) == said
-    with pytest.raises(Refused, match="is no dictionary"):
-        exercises.answers_to((), [answer])
 
 
 def test_answers_in_words_are_judged_one_by_one_and_told_how_far_they_got():
@@ -340,3 +319,7 @@ def test_answers_in_words_are_judged_one_by_one_and_told_how_far_they_got():
 @pytest.mark.parametrize("answer", [None, [3], np.array([3, 3]), "3", ..., {}])
 def test_what_is_neither_the_text_nor_the_number_is_not_the_same(answer):
     assert not exercises.same(answer, 3) and exercises.same(3.0, 3) and exercises.same(np.int32(3), 3)
+
+
+def test_true_is_not_the_same_as_one():
+    assert not exercises.same(True, 1) and exercises.same(1, 1)

@@ -24,6 +24,7 @@ LAYERS = (
     "gpus",
     "compiler_log",
     "nvrtc",
+    "quoting",
     "gemm",
     "schema",
     "columns",

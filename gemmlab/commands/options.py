@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gemmlab import backend
+from gemmlab.quoting import shown
 
 PLAIN_BAR = "{desc} |{bar:30}| {percentage:.0f}%, {elapsed} gone, {remaining} to go"
 BAR = PLAIN_BAR + " (Ctrl-C keeps what is done)"
@@ -45,9 +46,9 @@ def within(least: float, most: float, kind: type = float) -> Callable[[str], Any
         try:
             value = kind(text)
         except ValueError:
-            raise argparse.ArgumentTypeError(f"{text!r} is no {NUMBERS[kind]}, such as {kind(least)}") from None
+            raise argparse.ArgumentTypeError(f"{shown(text)} is no {NUMBERS[kind]}, such as {kind(least)}") from None
         if not least <= value <= most:
-            raise argparse.ArgumentTypeError(f"{text} is out of range: it must be from {least:,} to {most:,}")
+            raise argparse.ArgumentTypeError(f"{shown(value)} is out of range: it must be from {least:,} to {most:,}")
         return value
 
     return number
@@ -84,7 +85,7 @@ def chosen_rungs(selection: str | None) -> tuple[Any, ...]:
     try:
         rungs = ladder.rungs(selection)
     except ValueError as error:
-        raise ValueError(f"--rungs {selection!r}: {error}") from None
+        raise ValueError(f"--rungs {shown(selection)}: {error}") from None
     for position, rung in enumerate(rungs):
         if rung in rungs[:position]:
             raise ValueError(f"--rungs {selection!r} names rung {rung.number} ({rung.name}) twice: name it once")
@@ -121,12 +122,12 @@ def _cube(text: str) -> tuple[int, int, int]:
     try:
         return (int(text),) * 3
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not an integer, such as 512") from None
+        raise argparse.ArgumentTypeError(f"{shown(text)} is not an integer, such as 512") from None
 
 
 def _shape(text: str) -> tuple[int, int, int]:
     try:
         M, N, K = (int(part) for part in text.split(","))
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not three integers M,N,K, such as 512,256,1024") from None
+        raise argparse.ArgumentTypeError(f"{shown(text)} is not three integers M,N,K, such as 512,256,1024") from None
     return M, N, K

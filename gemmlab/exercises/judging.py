@@ -1,12 +1,13 @@
-"""How answers are judged: numbers beside what was counted, words one by one, and what a refusal shows of an odd one."""
+"""How answers are judged: numbers beside what was counted, and words one by one."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from numbers import Real
 from typing import Any
 
+from gemmlab.quoting import shown
+
 NOT_ATTEMPTED = "not attempted"
 LONGEST = 1e15  # beyond it a number is written with an exponent
-MOST_SHOWN = 80  # characters of an odd answer that a refusal repeats
 
 
 class Refused(AssertionError):
@@ -35,17 +36,6 @@ def answers_to(asked: Collection[Any], given: Any) -> dict[Any, Any]:
         if name not in asked:
             raise Refused(f"{shown(name)} is no name of this exercise; the names are: {'; '.join(map(str, asked))}")
     return {name: given.get(name, ...) for name in asked}
-
-
-def shown(answer: Any) -> str:
-    """Return what a learner wrote as text, shortened to MOST_SHOWN characters."""
-    try:
-        text = repr(answer)
-    except ValueError:  # of integers with thousands of digits, which Python writes none of
-        return "a number of thousands of digits"
-    except Exception:  # of an object that cannot be written
-        return f"an object of type {type(answer).__name__}"
-    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
 
 
 def compare(predicted: Mapping[str, Any], found: Mapping[str, float | str], how: str = "counted") -> str:
@@ -102,17 +92,21 @@ def judge_answers(given: Any, asked: Sequence[str], against: Callable[[str, Any]
 
 def same(answer: Any, right: str | float) -> bool:
     """Say whether an answer, of whatever type, is the right text or number."""
-    return isinstance(answer, str | Real) and bool(answer == right)
+    return (isinstance(answer, str) or _is_number(answer)) and bool(answer == right)
 
 
 def _equal(guess: Any, count: float) -> bool:
-    return isinstance(guess, Real) and bool(guess == count)
+    return _is_number(guess) and bool(guess == count)
+
+
+def _is_number(answer: Any) -> bool:
+    return isinstance(answer, Real) and not isinstance(answer, bool)  # Python's True would pass for 1
 
 
 def _remark(guess: Any, count: float) -> str:
     if guess is ...:
         return ""
-    if not isinstance(guess, Real):
+    if not _is_number(guess):
         return "write a number"
     if guess == count:
         return "as predicted"
@@ -122,7 +116,7 @@ def _remark(guess: Any, count: float) -> str:
 def _written(value: Any) -> str:
     if value is ...:
         return NOT_ATTEMPTED
-    if not isinstance(value, Real):
+    if not _is_number(value):
         return shown(value)
     if abs(value) < LONGEST:
         return f"{float(value):,.0f}" if float(value).is_integer() else f"{float(value):,.6g}"
