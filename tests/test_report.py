@@ -1,8 +1,10 @@
 """What a trace shows beside the source, and one request in full: as rows, as text, as HTML and as a picture."""
 
 import html
+import json
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -12,6 +14,7 @@ from matplotlib.colors import same_color
 from gemmlab import emulator as cp
 from gemmlab.figures import pictures
 
+DATA = Path(__file__).parent / "data"
 N = 64
 ROW_BY_X = """extern "C" __global__ void naive(int N, const float* A, const float* B, float* C) {
     int row = blockIdx.x * 32 + threadIdx.x, col = blockIdx.y * 32 + threadIdx.y;
@@ -368,6 +371,67 @@ def test_everything_written_in_a_picture_lies_inside_it_and_apart(name):
         assert one.y0 >= axis.get_window_extent().y1
     assert not any(a.overlaps(b) for i, a in enumerate(titles) for b in titles[i + 1 :])
     plt.close(figure)
+
+
+def of_lanes(op, space, width, addresses):
+    """A request whose lanes have these addresses, None for a lane that takes no part."""
+    return cp.Request(1, op, space, width, (0, 0, 0), 0, 0, 1, "x", 0, tuple(addresses), (None,) * 32)
+
+
+def counted_patterns():
+    """(op, space, bytes, addresses, count) of every 19th pattern of each file that Nsight Compute counted."""
+    for name in ("memory_patterns.json", "memory_patterns_partial.json", "memory_patterns_other.json"):
+        for row in json.loads((DATA / name).read_text(encoding="utf-8"))["rows"][::19]:
+            given = int(row.get("active", "0xffffffff"), 16)
+            given &= (1 << 8 * int(row["op"][-1])) - 1 if "matrix" in row["op"] else given
+            addresses = [offset if given >> lane & 1 else None for lane, offset in enumerate(row["offsets"])]
+            space = next((space for space in ("global", "local") if row["op"].endswith(space)), "shared")
+            yield row["op"], space, row["bytes"], addresses, row.get("sectors", row.get("wavefronts"))
+
+
+def test_a_picture_has_as_many_rows_as_the_h200_counted_and_lanes_in_each():
+    seen = set()
+    for op, space, width, addresses, counted in counted_patterns():
+        figure = pictures.requests(of_lanes(op, space, width, addresses))
+        (axis,) = figure.axes
+        rows = {p.get_y() for p in axis.patches if not same_color(p.get_facecolor(), pictures.MOVED)}
+        assert rows == set(range(counted)), (op, width, addresses)
+        plt.close(figure)
+        seen.add(op)
+    assert {"ld.global", "ld.shared", "st.shared", "atom.global", "atom.shared", "ld.local", "ldmatrix.x4"} <= seen
+
+
+def test_lanes_that_update_one_address_take_turns_in_the_picture():
+    # lanes l and l + 4 share a word: eight turns of four lanes, of one sector or of four banks
+    sectors, banks = (
+        pictures.requests(of_lanes(f"atom.{space}", space, 4, [4 * (lane % 4) for lane in range(32)])).axes[0]
+        for space in ("global", "shared")
+    )
+    for axis in (sectors, banks):
+        places = {(p.get_x(), p.get_y()) for p in axis.patches if not same_color(p.get_facecolor(), pictures.MOVED)}
+        assert places == {(column, turn) for column in range(4) for turn in range(8)}
+        assert sorted(int(t.get_text()) for t in axis.texts) == list(range(32))
+    plt.close("all")
+
+
+@pytest.mark.parametrize("width", [1, 2, 4, 8, 16])
+@pytest.mark.parametrize("sharing", [1, 2, 5, 32])
+@pytest.mark.parametrize("space", ["global", "shared"])
+def test_the_lanes_written_into_a_cell_fit_into_it(space, width, sharing):
+    addresses = [width * (lane // sharing) for lane in range(32)]
+    figure = pictures.requests(of_lanes(f"ld.{space}", space, width, addresses))
+    figure.draw_without_rendering()
+    (axis,) = figure.axes
+    cells = [p.get_window_extent() for p in axis.patches if not same_color(p.get_facecolor(), pictures.MOVED)]
+    for text, cell in zip([t.get_window_extent() for t in axis.texts], cells, strict=True):
+        assert cell.x0 <= text.x0 and text.x1 <= cell.x1
+    plt.close(figure)
+
+
+@pytest.mark.parametrize("given", [(), (None,), ([],)])
+def test_a_picture_of_what_is_no_request_is_refused_in_words(given):
+    with pytest.raises(TypeError, match="is no request of a warp: give one or more that emulator.request returned"):
+        pictures.requests(*given)
 
 
 def test_a_picture_is_read_on_a_dark_page_as_on_a_light_one():

@@ -33,18 +33,22 @@ WAVEFRONT = BANKS * WORD
 NOBODY = np.int64(-1)
 
 
+def is_atomic(op: str) -> bool:
+    """Whether lanes that name one address take turns."""
+    return op.startswith(("atom", "red"))
+
+
 def count(op: str, space: str, width: int, address: np.ndarray) -> np.ndarray:
     """Sectors (global and local memory) or wavefronts (shared) of each request: `address` is (requests, 32), `width`
     the bytes a lane moves, `op` 'ld.global', 'st.shared', 'ldmatrix.x4' and so on.
     """
-    atomic = op.startswith(("atom", "red"))
     if space == "local":
         return sectors(interleaved(address, width))
     if space == "global":
-        return _turns(address) if atomic else sectors(address)
+        return _turns(address) if is_atomic(op) else sectors(address)
     if op == "cp.async.shared" and width == 16:
         return (_passes(address, width) >= 0).any(axis=2).sum(axis=1)
-    if atomic:
+    if is_atomic(op):
         return _most_lanes(_passes(address, width), width).sum(axis=1)
     return wavefronts(address, width, op.startswith("ld."))
 

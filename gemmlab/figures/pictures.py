@@ -2,7 +2,8 @@
 
 Global and local memory are drawn as they move: a row for each sector that the warp touches, eight words wide, lanes'
 numbers where lanes asked and hatching where bytes come along that nobody wants. Shared memory is drawn as it serves: a
-column for each bank and a row for each wavefront, so that words which wait for their bank stack up.
+column for each bank and a row for each wavefront, so that words which wait for their bank stack up. Lanes whose atomics
+update one address take turns, and each turn has a row of its own.
 """
 
 from collections import defaultdict
@@ -15,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
 from gemmlab.emulator import Request
-from gemmlab.emulator.wavefronts import BANKS, SECTOR, WORD
+from gemmlab.emulator.wavefronts import BANKS, SECTOR, WORD, is_atomic
 from gemmlab.figures.request_figures import MOVED, WANTED
 from gemmlab.figures.style import COLOURS, STYLE
 
@@ -25,7 +26,9 @@ ROW, SECTOR_WORD, BANK = 0.21, 0.45, 0.29  # inches: a row's height, the width o
 SECTOR_LABEL, BANK_LABEL = 1.6, 1.0  # inches of what is written left of the rows
 TITLE, TICKS, LEGEND, MARGIN = 0.72, 0.5, 0.35, 0.12  # inches
 NARROWEST = 6.6  # inches that the legend takes
-LONGEST_LABEL = 5  # characters that fit into a word's cell
+INCH = 72  # points
+FONT, SMALLEST_FONT = 7, 5.5  # points, of the lanes' numbers
+CHARACTER = 0.7  # a digit's width in those of its font, with room on both sides
 LEGENDS = {
     WANTED: Patch(facecolor=WANTED, edgecolor="white", label="asked for by the lanes numbered"),
     MOVED: Patch(facecolor=MOVED, hatch="///", edgecolor="white", label="moved with it, asked for by nobody"),
@@ -37,8 +40,11 @@ LEGENDS = {
 def requests(*requests: Request) -> Figure:
     """Return a figure with a panel for each request, all to one scale: fewer rows are less to move or to wait for.
 
-    Requests of shared memory stand under each other, others side by side.
+    Requests of shared memory stand under each other, others side by side. Raises TypeError for what is no Request.
     """
+    for each in requests or (None,):
+        if not isinstance(each, Request):
+            raise TypeError(f"{each!r:.80} is no request of a warp: give one or more that emulator.request returned")
     stacked = any(request.space == "shared" for request in requests)
     sizes = [_size(request) for request in requests]
     widths, heights = zip(*sizes, strict=True)
@@ -74,9 +80,9 @@ def _draw(figure: Figure, request: Request, left: float, top: float) -> list[str
     figure.text(
         (left + MARGIN) / width,
         (top - 0.06) / height,
-        f"line {request.line}: {request.op} of {request.array}, {request.bytes} bytes a lane\n"
+        f"line {request.line}: {request.op} of {request.array}, {request.bytes} byte{_plural(request.bytes)} a lane\n"
         f"warp {request.warp} of block {request.block}, request {request.iteration} of {request.total}, from 0\n"
-        f"{request.count} {unit}{'' if request.count == 1 else 's'}, {request.ideal} at best; {note}",
+        f"{request.count} {unit}{_plural(request.count)}, {request.ideal} at best; {note}",
         va="top",
     )
     return colours
@@ -84,17 +90,30 @@ def _draw(figure: Figure, request: Request, left: float, top: float) -> list[str
 
 def _draw_sectors(axis: Axes, request: Request) -> tuple[str, str, list[str]]:
     """Draw the touched sectors from the top; return what a row is, a note and the colours used."""
-    wanted = _pieces_of_sectors(request)
+    wanted = _rows_of_sectors(request)
     axis.set(xlim=(0, WORDS), ylim=(len(wanted), 0), xticks=range(WORDS + 1), xticklabels=range(0, SECTOR + 1, WORD))
     axis.set(xlabel="byte of the sector", yticks=[row + 0.5 for row in range(len(wanted))])
-    axis.set_yticklabels([_sector_label(request, sector, pieces) for sector, pieces in wanted.items()])
-    for row, pieces in enumerate(wanted.values()):
+    axis.set_yticklabels([_sector_label(request, sector, pieces) for sector, pieces in wanted])
+    for row, (_, pieces) in enumerate(wanted):
         axis.add_patch(Rectangle((0, row), WORDS, 1, facecolor=MOVED, hatch="///", edgecolor="white"))
         for (byte, width), lanes in pieces.items():
-            _box(axis, byte / WORD, row, width / WORD, WANTED, lanes, "white")
-    moved, asked = SECTOR * request.count, sum(width for pieces in wanted.values() for _, width in pieces)
+            _box(axis, byte / WORD, row, width / WORD, SECTOR_WORD, WANTED, lanes, "white")
+    moved, asked = SECTOR * request.count, sum(width for _, pieces in wanted for _, width in pieces)
     note = f"{moved:,} bytes moved for {asked:,} asked for"
     return "sector", note, [WANTED, MOVED] if moved > asked else [WANTED]
+
+
+def _rows_of_sectors(request: Request) -> list[tuple[int, Mapping[tuple[int, int], Sequence[int]]]]:
+    """The sectors that move, by number and in order, each with its pieces: once, or for atomics once for each turn."""
+    rows = []
+    for sector, pieces in _pieces_of_sectors(request).items():
+        if not is_atomic(request.op):
+            rows.append((sector, pieces))
+            continue
+        for turn in range(max(map(len, pieces.values()))):
+            taking = {piece: lanes[turn : turn + 1] for piece, lanes in pieces.items() if turn < len(lanes)}
+            rows.append((sector, taking))
+    return rows
 
 
 def _pieces_of_sectors(request: Request) -> dict[int, dict[tuple[int, int], list[int]]]:
@@ -128,7 +147,7 @@ def _draw_banks(axis: Axes, request: Request) -> tuple[str, str, list[str]]:
         for bank, words in stacks.items():
             for level, wanting in enumerate([list(chain(*words))] if alone else words):
                 colours.append(WAITING if level else SERVED)
-                _box(axis, bank, top + level, 1, colours[-1], wanting, "black" if level else "white")
+                _box(axis, bank, top + level, 1, BANK, colours[-1], wanting, "black" if level else "white")
         top += 1 if alone else max(map(len, stacks.values()))
         axis.axhline(top, color="black", linewidth=1)
     passes = len(request.passes)
@@ -137,24 +156,36 @@ def _draw_banks(axis: Axes, request: Request) -> tuple[str, str, list[str]]:
 
 
 def _words_of_banks(request: Request, lanes: Iterable[int]) -> dict[int, list[list[int]]]:
-    """By bank, the lanes that want each of its distinct words, in order of address."""
+    """By bank, what it serves in turn: the lanes that want each of its distinct words, or for atomics each lane alone."""
     found: dict[int, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
     for lane in lanes:
         for step, bank in enumerate(request.banks[lane]):
             found[bank][request.addresses[lane] // WORD + step].append(lane)
-    return {bank: [words[word] for word in sorted(words)] for bank, words in found.items()}
+    by_bank = {bank: [words[word] for word in sorted(words)] for bank, words in found.items()}
+    if is_atomic(request.op):
+        return {bank: [[lane] for lane in chain(*words)] for bank, words in by_bank.items()}
+    return by_bank
 
 
-def _box(axis: Axes, left: float, top: float, width: float, colour: str, lanes: Sequence[int], ink: str) -> None:
+def _box(
+    axis: Axes, left: float, top: float, width: float, unit: float, colour: str, lanes: Sequence[int], ink: str
+) -> None:
+    """Draw a cell of `width` columns, `unit` inches each, and write the lanes into it."""
     hatch = LEGENDS[colour].get_hatch()
     axis.add_patch(Rectangle((left, top), width, 1, facecolor=colour, edgecolor="white", hatch=hatch))
     box = {"facecolor": colour, "edgecolor": "none", "pad": 0.5} if hatch else None
-    axis.text(left + width / 2, top + 0.5, _label(lanes), ha="center", va="center", fontsize=7, color=ink, bbox=box)
+    label, size = _label(lanes, width * unit * INCH)
+    axis.text(left + width / 2, top + 0.5, label, ha="center", va="center", fontsize=size, color=ink, bbox=box)
 
 
-def _label(lanes: Sequence[int]) -> str:
-    """'5', '0-31', '0,16', or 'x8' for lanes too many to list."""
-    if len(lanes) > 1 and list(lanes) == list(range(lanes[0], lanes[-1] + 1)):
-        return f"{lanes[0]}-{lanes[-1]}"
-    listed = ",".join(map(str, lanes))
-    return listed if len(listed) <= LONGEST_LABEL else f"x{len(lanes)}"
+def _plural(count: int) -> str:
+    return "" if count == 1 else "s"
+
+
+def _label(lanes: Sequence[int], room: float) -> tuple[str, float]:
+    """'5', '0-31', '0,16', or 'x8' for lanes too many to list in a cell `room` points wide; and the font's points."""
+    adjacent = len(lanes) > 1 and list(lanes) == list(range(lanes[0], lanes[-1] + 1))
+    label = f"{lanes[0]}-{lanes[-1]}" if adjacent else ",".join(map(str, lanes))
+    if CHARACTER * SMALLEST_FONT * len(label) > room and len(lanes) > 1:
+        label = f"x{len(lanes)}"
+    return label, min(FONT, room / (CHARACTER * len(label)))
