@@ -430,7 +430,7 @@ def test_the_lanes_written_into_a_cell_fit_into_it(space, width, sharing):
 
 @pytest.mark.parametrize("given", [(), (None,), ([],)])
 def test_a_picture_of_what_is_no_request_is_refused_in_words(given):
-    with pytest.raises(TypeError, match="is no request of a warp: give one or more that emulator.request returned"):
+    with pytest.raises(TypeError, match=r"is no request of a warp: give one or more that emulator\.request returned"):
         pictures.requests(*given)
 
 

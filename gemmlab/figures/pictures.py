@@ -156,7 +156,7 @@ def _draw_banks(axis: Axes, request: Request) -> tuple[str, str, list[str]]:
 
 
 def _words_of_banks(request: Request, lanes: Iterable[int]) -> dict[int, list[list[int]]]:
-    """By bank, what it serves in turn: the lanes that want each of its distinct words, or for atomics each lane alone."""
+    """By bank, what it serves in turn: the lanes that want each of its words, or for atomics each lane alone."""
     found: dict[int, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
     for lane in lanes:
         for step, bank in enumerate(request.banks[lane]):
