@@ -285,15 +285,62 @@ def test_16_bytes_a_lane_are_served_by_quarters_of_the_warp():
     [
         ({"line": 3}, r"makes no request on line 3; it makes some on lines 5, 7"),
         ({"line": 7}, r"several kinds of request \(ld.shared of Square, ld.shared of Padded, st.global of out\)"),
-        ({"line": 7, "array": "Square", "iteration": 1}, r"makes 1 requests on line 7.*no iteration 1"),
+        (
+            {"line": 7, "array": "Square", "iteration": 1},
+            r"iteration is 1, but warp 0 of block \(0, 0, 0\) makes 1 request on line 7, ld.shared of Square: numbered",
+        ),
+        ({"line": 7, "array": "Square", "iteration": -1}, r"iteration is -1, but .* makes 1 request on line 7"),
         ({"line": 7, "op": "ld.global"}, r"line 7 makes no request ld.global; it makes ld.shared of Square"),
-        ({"line": 7, "warp": 32}, r"the launch has no warp 32 of block \(0, 0, 0\)"),
-        ({"line": 7, "of_block": (0, 1, 0)}, r"the launch has no warp 0 of block \(0, 1, 0\)"),
+        ({"line": 7, "warp": 32}, r"warp is 32, but a block of 32 x 32 x 1 threads has 32 warps, numbered from 0"),
+        ({"line": 7, "warp": -1}, r"warp is -1, but a block of 32 x 32 x 1 threads has 32 warps"),
+        ({"line": 7, "of_block": (0, 1, 0)}, r"of_block is \(0, 1, 0\), but the grid has 1 x 1 x 1 blocks"),
+        ({"line": 7, "of_block": (0, 0, -1)}, r"of_block is \(0, 0, -1\), but the grid has 1 x 1 x 1 blocks"),
     ],
 )
 def test_a_request_that_does_not_exist_is_refused_with_those_that_do(choice, message):
     with pytest.raises(ValueError, match=message):
         cp.request(*turn(), **choice)
+
+
+@pytest.mark.parametrize(
+    ("choice", "message"),
+    [
+        ({"line": "7"}, r"line is '7', but must be an int"),
+        ({"line": 7, "warp": 1.5}, r"warp is 1.5, but must be an int"),
+        ({"line": 7, "iteration": None}, r"iteration is None, but must be an int"),
+        ({"line": 7, "iteration": True}, r"iteration is True, but must be an int"),
+        ({"line": 7, "of_block": 0}, r"of_block is 0, but must be the three ints of a block's index, \(x, y, z\)"),
+        ({"line": 7, "of_block": (0, 0)}, r"of_block is \(0, 0\), but must be the three ints"),
+        ({"line": 7, "of_block": (0, 0.5, 0)}, r"an index of of_block is 0.5, but must be an int"),
+        ({"line": 7, "array": 3}, r"array is 3, but must be a string, such as 'A'"),
+        ({"line": 7, "op": 5}, r"op is 5, but must be a string, such as 'ld.global'"),
+    ],
+)
+def test_what_chooses_a_request_is_refused_where_it_is_of_another_type(choice, message):
+    with pytest.raises(TypeError, match=message):
+        cp.request(*turn(), **choice)
+
+
+def test_numpys_integers_and_a_list_choose_a_request_too():
+    kernel, grid, block, arguments = product(COLUMN_BY_X)
+    seen = cp.request(
+        kernel, grid, block, arguments, np.int64(5), warp=np.int32(7), of_block=[1, 1, 0], iteration=np.uint8(9)
+    )
+    assert (seen.line, seen.block, seen.warp, seen.iteration) == (5, (1, 1, 0), 7, 9)
+
+
+def test_a_request_of_a_launch_that_is_refused_says_why_it_is():
+    kernel, grid, _, arguments = product(ROW_BY_X)
+    with pytest.raises(ValueError, match=r"before the launch was stopped: naive cannot be launched: block.x = 2048 > 1024"):
+        cp.request(kernel, grid, (2048,), arguments, 5)
+    with pytest.raises(ValueError, match=r"before the launch was stopped: argument A .* 1.5 was passed"):
+        cp.request(kernel, grid, (32, 32), (arguments[0], 1.5, *arguments[2:]), 5)
+
+
+def test_a_warp_that_makes_no_request_anywhere_is_told_so():
+    source = 'extern "C" __global__ void none(float* x) { if (threadIdx.x < 32) x[threadIdx.x] = 1.0f; }'
+    with pytest.raises(ValueError, match=r"warp 1 of block \(0, 0, 0\) asks memory for nothing"):
+        cp.request(cp.RawKernel(source, "none"), (1,), (64,), (cp.zeros(32, np.float32),), 1, warp=1)
 
 
 # ---- the picture

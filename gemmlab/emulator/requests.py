@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
-from .device import RawKernel, launch
+from . import limits
+from .arguments import Passed
+from .device import REPORTS, RawKernel, launch
 from .faults import Hazard, Index, KernelFault
 from .instructions import Frame, Site
 from .lanes import WARP, Mask
@@ -102,14 +105,23 @@ def request(
 
     `warp` counts within the block `of_block`, (x, y, z); `iteration` counts the warp's requests on that line, from 0.
     Where the line makes several kinds of request, `array` ('A', 'As') or `op` ('ld.global') says which is meant. The
-    launch runs to its end and, as in `trace`, hazards do not stop it. Raises ValueError when there is no such request.
+    launch runs to its end and, as in `trace`, hazards do not stop it. Raises ValueError when there is no such request,
+    TypeError for numbers that are none, and what a plain launch raises for its own arguments.
     """
-    recorder = _Recorder(line, of_block, warp)
-    stopped = None
+    line, warp, iteration = _number(line, "line"), _number(warp, "warp"), _number(iteration, "iteration")
+    of_block = _block(of_block)
+    for what, name, example in (("array", array, "A"), ("op", op, "ld.global")):
+        if not isinstance(name, str | None):
+            raise TypeError(f"{what} is {name!r:.80}, but must be a string, such as '{example}'")
+    _require_place(limits.extent(grid, "grid"), limits.extent(block, "block"), of_block, warp)
+    recorder, hazards = _Recorder(line, of_block, warp), []
     try:
-        launch(kernel, grid, block, args, shared_mem, lambda hazard: None, (recorder,))
+        launch(kernel, grid, block, args, shared_mem, hazards.append, (recorder,))
+        stopped = None if recorder.begun else hazards[0]
     except KernelFault as fault:
         stopped = fault.hazard
+    except REPORTS as refused:
+        raise refused.with_traceback(None) from None
     seen = recorder.requests()
     chosen = [r for r in seen if array in (None, r.array) and op in (None, r.op)]
     kinds = dict.fromkeys((r.op, r.array) for r in chosen)
@@ -119,10 +131,43 @@ def request(
         raise ValueError(f"line {line} makes several kinds of request ({_list(kinds)}): say which with array= or op=")
     if not 0 <= iteration < len(chosen):
         raise ValueError(
-            f"warp {warp} of block {of_block} makes {len(chosen)} requests on line {line}, numbered from 0: there is "
-            f"no iteration {iteration}"
+            f"iteration is {iteration}, but {recorder.who} makes {_count(len(chosen), 'request')} on line {line}, "
+            f"{_list(kinds)}: numbered from 0"
         )
     return chosen[iteration]
+
+
+def _number(value: object, what: str) -> int:
+    """A line, a warp or an iteration; TypeError for what is no int."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{what} is {value!r:.80}, but must be an int")
+    return value.__index__()
+
+
+def _block(value: object) -> Index:
+    if not isinstance(value, tuple | list) or len(value) != 3:
+        raise TypeError(f"of_block is {value!r:.80}, but must be the three ints of a block's index, (x, y, z)")
+    x, y, z = (_number(each, "an index of of_block") for each in value)
+    return x, y, z
+
+
+def _require_place(grid: Index, block: Index, of_block: Index, warp: int) -> None:
+    """Raise ValueError unless a launch has this block and warp."""
+    if not all(0 <= number < extent for number, extent in zip(of_block, grid, strict=True)):
+        raise ValueError(f"of_block is {of_block}, but the grid has {_shape(grid)} blocks, (x, y, z) numbered from 0")
+    warps = -(-prod(block) // WARP)
+    if not 0 <= warp < warps:
+        raise ValueError(
+            f"warp is {warp}, but a block of {_shape(block)} threads has {_count(warps, 'warp')}, numbered from 0"
+        )
+
+
+def _shape(extents: Index) -> str:
+    return " x ".join(map(str, extents))
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _list(kinds: Iterable[tuple[str, str]]) -> str:
@@ -134,14 +179,14 @@ def _nothing(
 ) -> str:
     """Why there is no request to show."""
     line = recorder.line
-    who = f"warp {recorder.warp} of block {recorder.block}"
+    who = recorder.who
     if seen:
         wanted = " ".join(filter(None, [op, f"of {array}" if array else None]))
         return f"line {line} makes no request {wanted}; it makes {_list(dict.fromkeys((r.op, r.array) for r in seen))}"
     if stopped is not None:
         return f"{who} made no request on line {line} before the launch was stopped: {stopped.message}"
     if not recorder.lines:
-        return f"the launch has no {who}, or it asks memory for nothing"
+        return f"{who} asks memory for nothing"
     return (
         f"{who} makes no request on line {line}; it makes some on lines {', '.join(map(str, sorted(recorder.lines)))}"
     )
@@ -152,8 +197,13 @@ class _Recorder(Observer):
 
     def __init__(self, line: int, block: Index, warp: int) -> None:
         self.line, self.block, self.warp = line, block, warp
+        self.who = f"warp {warp} of block {block}"
+        self.begun = False
         self.lines: set[int] = set()
         self._kept: list[tuple[Site, np.ndarray, Callable[[int], Place]]] = []
+
+    def begin(self, arrays: tuple[Passed, ...]) -> None:
+        self.begun = True
 
     def access(self, site: Site, frame: Frame, address: np.ndarray, mask: Mask) -> None:
         """Keep the addresses if the request is of this warp and line."""
