@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gemmlab import backend, doctor
 from gemmlab.commands import record_commands, roofline_commands
-from gemmlab.commands.options import add_problem, bar, chosen_rungs, refuse, require_writable, warn_of_hours
+from gemmlab.commands.options import add_problem, bar, chosen_rungs, refuse, require_writable, show, warn_of_hours
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -24,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def examine(options: argparse.Namespace) -> int:
     """Print the doctor's report; 0 when the notebooks can run on some backend, else 1."""
     checks = doctor.examine()
-    print(json.dumps(doctor.as_data(checks), indent=2) if options.json else doctor.report(checks))
+    show(json.dumps(doctor.as_data(checks), indent=2) if options.json else doctor.report(checks))
     return 0 if doctor.can_run(checks) else 1
 
 
@@ -54,7 +54,7 @@ def climb(options: argparse.Namespace) -> int:
         return refuse("climb", "this machine has too little memory for the shape: choose a smaller one", 2)
     except KeyboardInterrupt:
         return refuse("climb", "interrupted before the first rung was done", 130)
-    print(table.table(run))
+    show(table.table(run))
     if options.json:
         try:
             records.save(run.as_data(), options.json)

@@ -112,6 +112,20 @@ def warn_of_hours(command: str, kernels: int, shape: tuple[int, int, int], where
         )
 
 
+def show(text: str) -> None:
+    """Print what a command found. A reader that leaves early, as `head -1` does, does not end the command; a character
+    that the output cannot take is written as an escape. Ends the program with a line where nothing can be written.
+    """
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    try:
+        print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)
+    except OSError as error:
+        # Python writes what is left once more as it exits.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            raise SystemExit(f"gemmlab: the output cannot be written: {error.strerror}") from None
+
+
 def refuse(command: str, why: object, status: int) -> int:
     """Print why a command ends without its result, and return its exit status."""
     print(f"{f'gemmlab {command}'.strip()}: {why}", file=sys.stderr)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gemmlab import backend, records
-from gemmlab.commands.options import add_backend, add_problem, bar, chosen_rungs, refuse, warn_of_hours
+from gemmlab.commands.options import add_backend, add_problem, bar, chosen_rungs, refuse, show, warn_of_hours
 from gemmlab.context import ContextLost
 
 
@@ -86,7 +86,7 @@ def record(options: argparse.Namespace) -> int:
             progress=recording.update,
         )
     found = [f"{name}: {stop}" for name in kernels for stop in decisions.stops(written, name)]
-    print("\n".join([*found, f"written to {options.folder}: read {options.folder / record.PAGE}"]))
+    show("\n".join([*found, f"written to {options.folder}: read {options.folder / record.PAGE}"]))
     if written.data["ended"] is not None:
         said = f"{len(written.runs)} of {len(kernels)} runs are done: {written.data['ended']}"
         return refuse("record", said, _status(written))
@@ -101,7 +101,7 @@ def decide(options: argparse.Namespace) -> int:
         options.kernel, options.verdict, options.why, options.against, tuple(dict.fromkeys(options.despite))
     )
     entry = record.decide(options.folder, decision).decisions[-1]
-    print("\n".join([f"{entry['kernel']} is {entry['verdict']}", *entry["observed"]]))
+    show("\n".join([f"{entry['kernel']} is {entry['verdict']}", *entry["observed"]]))
     return 0
 
 
@@ -109,7 +109,7 @@ def compare(options: argparse.Namespace) -> int:
     """Print two records side by side; 0."""
     from gemmlab import record
 
-    print(record.compare(record.load(options.first), record.load(options.second)))
+    show(record.compare(record.load(options.first), record.load(options.second)))
     return 0
 
 
@@ -122,11 +122,11 @@ def rerun(options: argparse.Namespace) -> int:
     before = record.load(options.folder)
     with bar("running again", len(before.runs) + len(before.data["examinations"])) as repeating:
         now = record.rerun(before, _backend(options), repeating.update)
-    print(record.compare(before, now))
+    show(record.compare(before, now))
     if now.data["ended"] is not None:
         return refuse("rerun", f"not everything was repeated: {now.data['ended']}", _status(now))
     unequal = record.differences(before, now)
-    print("\n".join(["", *unequal]) if unequal else "\nresults, bits of C and counts are equal")
+    show("\n".join(["", *unequal]) if unequal else "\nresults, bits of C and counts are equal")
     return 1 if unequal else 0
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gemmlab.commands.options import PLAIN_BAR, add_shape, refuse, require_writable, within
+from gemmlab.commands.options import PLAIN_BAR, add_shape, refuse, require_writable, show, within
 
 FORMS = (".png", ".svg", ".pdf")
 RATES = (0.001, 1_000_000)  # as in roofline_explorer, which is slow to import
@@ -61,7 +61,7 @@ def draw(figure: Any, path: Path) -> None:
         raise ValueError(f"--plot {path} cannot be written: {error.strerror}") from None
     finally:
         plt.close(figure)
-    print(f"figure: {path}")
+    show(f"figure: {path}")
 
 
 def read(options: argparse.Namespace) -> None:
@@ -86,7 +86,7 @@ def read(options: argparse.Namespace) -> None:
     ]
     under = roofline_explorer.ceilings(card, *rates)
     reading = read(Gemm(*options.shape), options.tile, under.bandwidth, under.peak)
-    print(roofline_explorer.report(reading, under))
+    show(roofline_explorer.report(reading, under))
     if options.plot:
         draw(roofline_figures.reading(under.name, reading), options.plot)
 
@@ -106,7 +106,7 @@ def levels(options: argparse.Namespace) -> None:
     with tqdm(total=1, desc="counting", delay=1, leave=False, bar_format=PLAIN_BAR) as bar:
         bounds = hierarchy.bounds(hierarchy.counts(kernel, problem, bar.update), problem, card)
     seen = hierarchy_table.recorded(kernel, bounds)
-    print(hierarchy_table.kernel(bounds, seen))
+    show(hierarchy_table.kernel(bounds, seen))
     if options.plot:
         draw(hierarchy_figures.hierarchy(f"rung {chosen.number}, {chosen.name}", bounds, seen), options.plot)
 
