@@ -10,6 +10,7 @@ from pathlib import Path
 from gemmlab import backend, doctor
 from gemmlab.commands import record_commands, roofline_commands
 from gemmlab.commands.options import add_problem, bar, chosen_rungs, refuse, require_writable, show, warn_of_hours
+from gemmlab.quoting import first_line
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -19,6 +20,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return options.command(options)
     except ModuleNotFoundError as error:
         return refuse("", f"there is no module {error.name!r} here. {doctor.missing_cure()}", 1)
+    except ImportError as error:
+        return refuse("", f"a package does not import: {first_line(error)}. Ask the doctor: make doctor", 1)
 
 
 def examine(options: argparse.Namespace) -> int:

@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from gemmlab import context
+from gemmlab.quoting import first_line
 
 VARIABLE = "GEMMLAB_BACKEND"
 NAMES = ("emulator", "cuda")
@@ -67,7 +68,7 @@ def find_cuda() -> ModuleType:
         raise
     except Exception as error:
         raise CudaUnavailable(
-            f"CuPy {cupy.__version__} finds a GPU and cannot run a kernel on it: {_first_line(error)}",
+            f"CuPy {cupy.__version__} finds a GPU and cannot run a kernel on it: {first_line(error)}",
             "Install CuPy with the parts of CUDA that it needs: pip install 'cupy-cuda13x[ctk]', or cupy-cuda12x[ctk] "
             "for a driver of CUDA 12",
         ) from error
@@ -125,7 +126,7 @@ def _import_cupy() -> ModuleType:
 
 def _broken_cupy(error: Exception) -> CudaUnavailable:
     return CudaUnavailable(
-        f"CuPy is installed and does not import: {_first_line(error)}",
+        f"CuPy is installed and does not import: {first_line(error)}",
         "Uninstall every CuPy wheel that 'pip list' shows, then install the one for your driver",
     )
 
@@ -151,7 +152,7 @@ def _require_device(runtime: ModuleType) -> None:
     try:
         devices = runtime.getDeviceCount()
     except Exception as error:
-        raise CudaUnavailable(f"CuPy finds no CUDA device: {_first_line(error)}", cure) from error
+        raise CudaUnavailable(f"CuPy finds no CUDA device: {first_line(error)}", cure) from error
     if not devices:
         raise CudaUnavailable("CuPy finds no CUDA device", cure)
 
@@ -196,7 +197,3 @@ def _require_answer(cupy: ModuleType) -> None:
 
 def _major(version: int) -> int:
     return version // 1000
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -1,5 +1,6 @@
 """What this machine has of what gemmlab needs: one check a part, each failure with its cure."""
 
+import importlib
 import importlib.metadata
 import os
 import platform
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from gemmlab import backend
+from gemmlab.quoting import first_line
 
 DRIVER_PARAMETERS = Path("/proc/driver/nvidia/params")
 PROCESS_STATUS = Path("/proc/self/status")
@@ -23,7 +25,11 @@ PERMIT = (
 )
 """What gives every user of a machine the right to read its GPU's counters."""
 
+IMPORTED = ("numpy", "matplotlib.pyplot", "ipywidgets", "ipykernel", "tqdm")
+"""What notebooks import, or run in, beside a backend."""
+
 _CAP_SYS_ADMIN = 21
+_SMI_S = 60.0  # a driver that wakes up answers within a few
 _ENVIRONMENT = Path(__file__).parent.parent / ".venv"  # that make sets up, in a checkout
 _PROBE = """
 extern "C" __global__ void probe(int n, float a, const float* x, float* y) {
@@ -63,7 +69,7 @@ def examine() -> tuple[Check, ...]:
 
 def can_run(checks: tuple[Check, ...]) -> bool:
     """Say whether the notebooks can run on some backend."""
-    return next(check.ok for check in checks if check.name == "backend")
+    return all(check.ok for check in checks if check.name in ("imports", "backend"))
 
 
 def report(checks: tuple[Check, ...]) -> str:
@@ -113,6 +119,21 @@ def check_packages() -> Check:
     return Check("packages", True, f"{len(needed)}, all within their bounds")
 
 
+def check_imports() -> Check:
+    """Check that what notebooks need beside a backend imports: an installed package may be broken all the same."""
+    faults = {}
+    for name in IMPORTED:
+        try:
+            importlib.import_module(name)
+        except Exception as error:  # a broken package can raise anything
+            faults[name] = first_line(error)
+    if not faults:
+        return Check("imports", True, ", ".join(IMPORTED))
+    broken = " ".join(name.partition(".")[0] for name in faults)
+    detail = "; ".join(f"{name} does not import: {fault}" for name, fault in faults.items())
+    return Check("imports", False, detail, missing_cure(f"pip install --force-reinstall {broken}"))
+
+
 def check_cupy() -> Check:
     """Check that at most one CuPy is installed and, where one is, that its kernels run."""
     wheels = _cupy_wheels()
@@ -141,7 +162,7 @@ def check_nvrtc() -> Check:
         nvrtc.compile_ptx(_PROBE)
     except (nvrtc.CompilerUnavailable, nvrtc.CompileError) as error:
         cure = "pip install cuda-bindings nvidia-cuda-nvrtc (NVIDIA makes no NVRTC for macOS: use Linux or Colab)"
-        return Check("NVRTC", False, _first_line(error), cure)
+        return Check("NVRTC", False, first_line(error), cure)
     return Check("NVRTC", True, f"{_dotted(nvrtc.version())}, and it compiles")
 
 
@@ -220,6 +241,7 @@ def check_backend() -> Check:
 CHECKS: dict[str, Callable[[], Check]] = {
     "Python": check_python,
     "packages": check_packages,
+    "imports": check_imports,
     "CuPy": check_cupy,
     "NVRTC": check_nvrtc,
     "emulator": check_emulator,
@@ -230,20 +252,23 @@ CHECKS: dict[str, Callable[[], Check]] = {
 
 
 def list_cards() -> tuple[Card, ...]:
-    """Return the GPUs that nvidia-smi lists. Raises DriverFailed when it fails or lists none."""
+    """Return the GPUs that nvidia-smi lists. Raises DriverFailed when it fails, lists none, or says something else."""
     query = ["nvidia-smi", "--query-gpu=name,compute_cap,driver_version", "--format=csv,noheader"]
-    answer = subprocess.run(query, capture_output=True, text=True, check=False, timeout=60)
-    rows = [line.split(", ") for line in answer.stdout.splitlines()]
-    if answer.returncode or not rows:
-        raise DriverFailed((answer.stdout + answer.stderr).strip() or "it lists no GPU")
-    return tuple(Card(name, f"sm_{capability.replace('.', '')}", driver) for name, capability, driver in rows)
+    try:
+        answer = subprocess.run(query, capture_output=True, text=True, check=False, timeout=_SMI_S)
+    except subprocess.TimeoutExpired:
+        raise DriverFailed(f"it has not answered for {_SMI_S:g} s") from None
+    rows = [re.fullmatch(r"(.+), (\d+)\.(\d+), (\S+)", line) for line in answer.stdout.splitlines()]
+    if answer.returncode or not rows or None in rows:
+        raise DriverFailed(" ".join((answer.stdout + answer.stderr).split()) or "it lists no GPU")
+    return tuple(Card(row[1], f"sm_{row[2]}{row[3]}", row[4]) for row in rows)
 
 
 def _examined(name: str, check: Callable[[], Check]) -> Check:
     try:
         return check()
     except Exception as error:  # a broken package can raise anything, and the other checks must still be made
-        return Check(name, False, f"{type(error).__name__}: {_first_line(error)}", missing_cure())
+        return Check(name, False, f"{type(error).__name__}: {first_line(error)}", missing_cure())
 
 
 def _fault(requirement: Any) -> str:
@@ -273,7 +298,3 @@ def _is_administrator() -> bool:
 
 def _dotted(version: tuple[int, int]) -> str:
     return ".".join(map(str, version))
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]

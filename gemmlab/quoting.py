@@ -1,4 +1,4 @@
-"""How a message repeats an odd value: as Python writes it, and no longer than a reader needs to know it again."""
+"""How a message repeats an odd value or another error: no longer than a reader needs to know it again."""
 
 from typing import Any
 
@@ -14,3 +14,8 @@ def shown(value: Any) -> str:
     except Exception:  # of an object that cannot be written
         return f"an object of type {type(value).__name__}"
     return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of what an error says or, where it says nothing, what kind of error it is."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -95,6 +95,35 @@ def test_packages_outside_their_bounds_or_missing_fail_with_the_command_that_cur
     assert check.cure == "pip install 'numpy<3,>=2.0' 'tqdm<5,>=4.66'"
 
 
+@pytest.fixture
+def broken_widgets(monkeypatch, tmp_path):
+    """An ipywidgets that is installed, as its metadata say, and does not import."""
+    (tmp_path / "ipywidgets.py").write_text("raise ImportError('comm is too old\\nand more')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "ipywidgets", raising=False)
+
+
+def test_packages_that_import_are_ok():
+    assert doctor.check_imports().ok
+
+
+def test_a_package_that_does_not_import_fails_and_is_to_be_installed_again(monkeypatch, tmp_path, broken_widgets):
+    monkeypatch.setattr(doctor, "_ENVIRONMENT", tmp_path / "none")
+    assert doctor.check_imports() == doctor.Check(
+        "imports",
+        False,
+        "ipywidgets does not import: comm is too old",
+        "pip install --force-reinstall ipywidgets",
+    )
+
+
+def test_the_command_fails_where_notebooks_cannot_import_what_they_need(monkeypatch, capsys, no_driver, broken_widgets):
+    use(monkeypatch, None)
+    assert main(["doctor"]) == 1
+    printed = capsys.readouterr().out
+    assert "[OK]   packages" in printed and "[OK]   backend" in printed and "[FAIL] imports" in printed
+
+
 def test_nvrtc_that_compiles_is_ok():
     check = doctor.check_nvrtc()
     assert check.ok, check
@@ -194,6 +223,20 @@ def test_further_gpus_are_counted(nvidia_smi):
     assert doctor.check_gpu().detail == "NVIDIA H200, sm_90, driver 580.159.04, and 2 more"
 
 
+def test_a_card_may_have_a_comma_in_its_name(nvidia_smi):
+    nvidia_smi("Card, made up, 12.0, 580.159.04\n")
+    assert doctor.list_cards() == (doctor.Card("Card, made up", "sm_120", "580.159.04"),)
+
+
+def test_a_driver_that_does_not_answer_fails(monkeypatch, h200):
+    def hang(command, **options):
+        raise subprocess.TimeoutExpired(command, options["timeout"])
+
+    monkeypatch.setattr(subprocess, "run", hang)
+    check = doctor.check_gpu()
+    assert (check.ok, check.detail) == (False, "nvidia-smi: it has not answered for 60 s")
+
+
 def test_no_gpu_is_ok(no_driver):
     check = doctor.check_gpu()
     assert check.ok
@@ -217,6 +260,8 @@ def test_a_gpu_too_old_for_nvrtc_fails(nvidia_smi):
             "could not communicate with the driver",
         ),
         ("", 0, "it lists no GPU"),
+        ("mkdir: no space\nno GPU here\n", 0, "nvidia-smi: mkdir: no space no GPU here"),
+        ("NVIDIA H200, [N/A], 580.159.04\n", 0, "nvidia-smi: NVIDIA H200, [N/A], 580.159.04"),
     ],
 )
 def test_a_driver_that_lists_no_gpu_fails(nvidia_smi, text, status, detail):
@@ -328,3 +373,12 @@ def test_a_command_without_its_packages_says_what_to_do_and_not_a_traceback(monk
     assert main(["climb", "--rungs", "0"]) == 1
     said = capsys.readouterr().err
     assert said.startswith("gemmlab: there is no module 'tqdm' here. ")
+
+
+def test_a_command_whose_packages_do_not_import_says_which_and_not_a_traceback(monkeypatch, tmp_path, capsys):
+    (tmp_path / "tqdm.py").write_text("raise ImportError('colorama is broken\\nand more')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "tqdm", raising=False)
+    assert main(["climb", "--rungs", "0"]) == 1
+    said = capsys.readouterr().err
+    assert said == "gemmlab: a package does not import: colorama is broken. Ask the doctor: make doctor\n"
