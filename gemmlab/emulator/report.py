@@ -2,26 +2,36 @@
 
 Both are drawn from the same columns. The HTML sets no colour of text and no opaque background, so it is read on light
 and on dark pages alike; a bar in a cell is as long as its count beside the largest one, grey up to the ideal and amber
-past it.
+past it. Lines have the numbers that the compiler gives them.
 """
 
 from __future__ import annotations
 
+import re
+import shutil
+import sys
 import textwrap
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import groupby
+from math import inf
 
 from .faults import Hazard
 from .traffic import Access, Total, totals
 
 NOTE = (
     "Counts are of PTX: the machine code may merge neighbouring accesses and adds those of registers that it spills. "
-    "'ideal' serves the same lanes with the fewest sectors (32 bytes) or wavefronts (128 bytes)."
+    "'bytes' are those of a lane; 'ideal' serves the same lanes with the fewest sectors (32 bytes) or wavefronts (128 "
+    "bytes)."
 )
 WIDTH = 100
-"""Characters of a line of text in which a finding is wrapped."""
+"""Characters of a line of text in which a finding is wrapped, where the terminal is not narrower."""
+ELSEWHERE = "(on no line of this source)"
+
+_DIRECTIVE = re.compile(r"\s*#\s*line\s+(\d{1,9})\b")
+# what would break a line, or move a terminal's cursor, is shown as a space
+_UNSEEN = dict.fromkeys([*range(9), *range(10, 32), 127, 0x85, 0x2028, 0x2029], " ")
 
 
 @dataclass(frozen=True)
@@ -55,35 +65,73 @@ class Line:
     hazards: tuple[Hazard, ...]
 
 
+def numbered(source: str) -> list[tuple[int, str]]:
+    """The source's lines and the numbers by which the compiler names them: they end at a newline and nowhere else, and
+    count from 1, and on from what a #line says.
+    """
+    number, result = 1, []
+    for line in source.removesuffix("\n").split("\n"):
+        result.append((number, line.translate(_UNSEEN).rstrip()))
+        directive = _DIRECTIVE.match(line)
+        number = int(directive[1]) if directive else number + 1
+    return result
+
+
 def lines(source: str, accesses: Iterable[Access], hazards: Iterable[Hazard]) -> tuple[Line, ...]:
-    """The source's lines in order, with those the compiler named that the source does not have."""
-    written = dict(enumerate(source.splitlines(), start=1))
+    """The source's lines in order, after what belongs to none and before those that only the compiler knows."""
     at = {n: tuple(group) for n, group in groupby(sorted(accesses, key=lambda a: a.line), key=lambda a: a.line)}
     wrong = {n: tuple(group) for n, group in groupby(sorted(hazards, key=lambda h: h.line), key=lambda h: h.line)}
-    return tuple(Line(n, written.get(n, ""), at.get(n, ()), wrong.get(n, ())) for n in sorted({*written, *at, *wrong}))
+    written = numbered(source)
+    unknown = sorted({*at, *wrong} - {number for number, _ in written})
+    before, after = ([(n, ELSEWHERE) for n in unknown if bool(n) == known] for known in (False, True))
+    # of lines that a #line gives one number, the first has what was seen there
+    return tuple(Line(n, text, at.pop(n, ()), wrong.pop(n, ())) for n, text in [*before, *written, *after])
 
 
 def text(source: str, accesses: tuple[Access, ...], hazards: tuple[Hazard, ...]) -> str:
-    """The report for a terminal: a row for each kind of access on a line, its findings under it, totals at the end."""
-    columns = _used(accesses)
-    shown = lines(source, accesses, hazards)
-    rows = [("line", *(c.header for c in columns), "source")]
-    sides = [str.rjust, *(str.ljust if c.left else str.rjust for c in columns)]
-    under: dict[int, list[str]] = {}
-    for line in shown:
-        for i in range(max(1, len(line.accesses))):
-            number, written = (str(line.number or ""), line.source) if i == 0 else ("", "")
-            cells = [c.cell(line.accesses[i]) for c in columns] if line.accesses else [""] * len(columns)
-            rows.append((number, *cells, written))
-        under[len(rows)] = [found for hazard in line.hazards for found in _finding(hazard)]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]) - 1)]
-    result = []
-    for i, row in enumerate(rows, start=1):
-        figures = (side(cell, width) for side, cell, width in zip(sides, row, widths, strict=False))
-        result.append(f"{'  '.join(figures)}  {row[-1]}".rstrip())
-        result += under.get(i, [])
-    summary = [_sentence(total) for total in totals(accesses)]
-    return "\n".join([*result, "", *summary, *_count_hazards(hazards), *textwrap.wrap(NOTE, WIDTH)])
+    """The report for a terminal: a row for each kind of access on a line, its findings under it, totals at the end.
+
+    In a terminal too narrow for that, figures stand under their line and not beside it.
+    """
+    room = _room()
+    summary = [*map(_sentence, totals(accesses)), *_count_hazards(hazards)]
+    result = [
+        *_table(lines(source, accesses, hazards), _used(accesses), room),
+        "",
+        *(part for sentence in summary for part in _wrapped(sentence, room, "", "  ")),
+    ]
+    if accesses:
+        names = _counters(accesses)
+        widths = [max(map(len, column)) for column in zip(*names, strict=True)]
+        result += [*_wrapped(NOTE, room, "", ""), "in Nsight Compute:"]
+        result += [f"  {op:<{widths[0]}}  {what:<{widths[1]}}  {name}" for op, what, name in names]
+    return "\n".join(result)
+
+
+def _table(shown: Sequence[Line], columns: Sequence[Column], room: float) -> list[str]:
+    """The lines with their figures beside them, or, where that takes more than `room` characters, under them."""
+    header = [c.header for c in columns]
+    figures = [[[c.cell(a) for c in columns] for a in line.accesses] for line in shown]
+    widths = [max(map(len, column)) for column in zip(header, *(row for rows in figures for row in rows), strict=True)]
+    sides = [str.ljust if c.left else str.rjust for c in columns]
+    margin = max(len("line"), *(len(str(line.number)) for line in shown))
+
+    def row(number: str, cells: Sequence[str], written: str = "") -> str:
+        placed = (side(cell, width) for side, cell, width in zip(sides, cells, widths, strict=False))
+        return "  ".join([number.rjust(margin), *placed, written]).rstrip()
+
+    blank = [""] * len(columns)
+    beside = not columns or max(len(row("", blank, line.source.expandtabs())) for line in shown) <= room
+    result = [row("line", header, "source")] if beside else [row("line", [], "source"), row("", header)]
+    for line, rows in zip(shown, figures, strict=True):
+        number, written = str(line.number or ""), line.source.expandtabs()
+        if beside and (rows or line.number):
+            first, *others = rows or [blank]
+            result += [row(number, first, written), *(row("", each) for each in others)]
+        elif rows or line.number:
+            result += [row(number, [], written), *(row(">", each) for each in rows)]
+        result += [found for hazard in line.hazards for found in _wrapped(_finding(hazard), room, "  ", "     ")]
+    return result
 
 
 def html(source: str, accesses: tuple[Access, ...], hazards: tuple[Hazard, ...]) -> str:
@@ -94,7 +142,7 @@ def html(source: str, accesses: tuple[Access, ...], hazards: tuple[Hazard, ...])
     }
     body = []
     for line in lines(source, accesses, hazards):
-        for i in range(max(1, len(line.accesses))):
+        for i in range(max(1 if line.number else 0, len(line.accesses))):
             number, written = (str(line.number or ""), line.source) if i == 0 else ("", "")
             cells = (
                 "".join(_cell(c, line.accesses[i], largest) for c in columns)
@@ -107,16 +155,19 @@ def html(source: str, accesses: tuple[Access, ...], hazards: tuple[Hazard, ...])
             body.append(f"<tr class='hazard'><td></td><td colspan='{len(columns) + 1}'><div>{found}</div></td></tr>")
     header = "".join(f"<th{_side(c)}>{escape(c.header)}</th>" for c in columns)
     summary = "".join(f"<li>{escape(s)}</li>" for s in (*map(_sentence, totals(accesses)), *_count_hazards(hazards)))
-    names = "".join(
-        f"<li>{escape(op)}: {', '.join(f'<code>{escape(name)}</code>' for name in names if name)}</li>"
-        for op, *names in dict.fromkeys((a.op, a.request_metric, a.metric) for a in accesses)
-    )
     return (
         f"<div class='gemmlab-report'><style>{STYLE}</style>"
         f"<table><thead><tr><th>line</th>{header}<th class='left'>source</th></tr></thead>"
         f"<tbody>{''.join(body)}</tbody></table>"
-        f"<ul>{summary}</ul><p>{escape(NOTE)}</p>"
-        f"<details><summary>the same counters in Nsight Compute</summary><ul>{names}</ul></details></div>"
+        f"<ul>{summary}</ul>{_explained(accesses) if accesses else ''}</div>"
+    )
+
+
+def _explained(accesses: tuple[Access, ...]) -> str:
+    names = "".join(f"<li>{op}, {what}: <code>{escape(name)}</code></li>" for op, what, name in _counters(accesses))
+    return (
+        f"<p>{escape(NOTE)}</p>"
+        f"<details><summary>the same counters in Nsight Compute</summary><ul>{names}</ul></details>"
     )
 
 
@@ -157,18 +208,40 @@ def _side(column: Column) -> str:
     return " class='left'" if column.left else ""
 
 
-def _finding(hazard: Hazard) -> list[str]:
-    """A hazard as lines of text that stand out under its source line."""
-    return textwrap.wrap(f"!! {hazard.kind}: {hazard.message}", WIDTH, initial_indent="  ", subsequent_indent="     ")
+def _room() -> float:
+    """Characters of a line: as many as the terminal has, and no bound where the text goes elsewhere."""
+    return shutil.get_terminal_size().columns if sys.stdout and sys.stdout.isatty() else inf
+
+
+def _wrapped(sentence: str, room: float, first: str, others: str) -> list[str]:
+    width = int(min(WIDTH, max(40, room)))
+    return textwrap.wrap(sentence, width, initial_indent=first, subsequent_indent=others)
+
+
+def _finding(hazard: Hazard) -> str:
+    """A hazard in words that stand out under its source line."""
+    return f"!! {hazard.kind}: {hazard.message}"
 
 
 def _sentence(total: Total) -> str:
     unit = "wavefronts" if total.space == "shared" else "sectors"
     what = {"local": "local memory (arrays that registers cannot hold)"}.get(total.space, f"{total.space} memory")
+    moved = "that those wavefronts could carry" if total.space == "shared" else "moved"
     return (
         f"{what}: {total.requests:,} requests, {total.units:,} {unit}, {total.units / total.ideal:.2f} x the ideal; "
-        f"{total.useful_bytes:,} bytes asked for by lanes, {total.moved_bytes:,} bytes moved"
+        f"{total.useful_bytes:,} bytes asked for by lanes, {total.moved_bytes:,} {moved}"
     )
+
+
+def _counters(accesses: Iterable[Access]) -> list[tuple[str, str, str]]:
+    """Nsight Compute's names: kind of access, what is counted, and the counter."""
+    found = ((a.op, "wavefronts" if a.sectors is None else "sectors", a.request_metric, a.metric) for a in accesses)
+    return [
+        (op, what, name)
+        for op, unit, requests, units in dict.fromkeys(found)
+        for what, name in (("requests", requests), (unit, units))
+        if name
+    ]
 
 
 def _count_hazards(hazards: tuple[Hazard, ...]) -> list[str]:
