@@ -128,7 +128,10 @@ def test_each_figure_is_shown_by_the_statement_after_it(notebook):
                 assert following is not None and called(following) == "plt.show", ast.unparse(statement)
 
 
-@pytest.mark.parametrize("name", ["02_shared_tiles", "03_register_tiles_1d", "05_vectorized", "06_warp_tiles"])
+@pytest.mark.parametrize(
+    "name",
+    ["00_naive", "01_coalesced", "02_shared_tiles", "03_register_tiles_1d", "05_vectorized", "06_warp_tiles"],
+)
 def test_each_assertion_that_an_edited_kernel_may_fail_says_what_was_expected(name):
     for body in statements(NOTEBOOKS[name]):
         for statement in body:
