@@ -404,6 +404,14 @@ def test_the_command_writes_what_it_knows_as_json(tmp_path, capsys):
     run = json.loads(path.read_text())
     assert set(run) == {"environment", "rungs"}
     assert [(rung["rung"], rung["shape"]) for rung in run["rungs"]] == [(1, [33, 5, 7])]
+    # What every reader of such a file may count on.
+    assert set(run["rungs"][0]) >= {
+        "rung", "name", "entry", "shape", "tile", "backend", "correct", "max_abs_error", "error_bound", "registers",
+        "spill_bytes", "shared_bytes", "accesses", "hazards", "sha256", "milliseconds", "gflops", "percent_of_cublas",
+    }  # fmt: skip
+    assert all(
+        {"line", "op", "bytes", "requests", "sectors", "ideal"} <= set(row) for row in run["rungs"][0]["accesses"]
+    )
 
 
 @pytest.mark.parametrize(
