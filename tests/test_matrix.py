@@ -398,6 +398,50 @@ def test_a_whole_warp_may_run_mma_while_others_do_not():
     assert cp.asnumpy(out).tolist() == [0] * 96
 
 
+LANES_WAIT_AT_MMA = """
+extern "C" __global__ void tiles(unsigned* tickets, int* out) {
+    int c0 = 0, c1 = 0;
+    for (int tile = 0; tile < 60; ++tile) {
+        unsigned a = 0x01010101u, ticket = atomicAdd(&tickets[threadIdx.x], 1);
+        for (unsigned i = 0; i < (ticket + threadIdx.x) % 5; ++i)
+            if (tickets[(threadIdx.x + i) % 64] == 0xffffffffu) a = 2;
+        asm volatile("mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {%0, %1}, {%2}, {%2}, {%0, %1};"
+                     : "+r"(c0), "+r"(c1) : "r"(a));
+    }
+    out[2 * threadIdx.x] = c0;
+    out[2 * threadIdx.x + 1] = c1;
+}
+"""
+
+
+def test_lanes_wait_at_mma_for_those_of_their_warp_that_still_loop():
+    # many atomics make the machine give every lane a turn, so that some come to the mma first
+    out = cp.zeros(128, np.int32)
+    cp.RawKernel(LANES_WAIT_AT_MMA, "tiles")((1,), (64,), (cp.zeros(64, np.uint32), out))
+    assert cp.asnumpy(out).tolist() == [60 * 16] * 128
+
+
+MMA_OR_BARRIER = """
+extern "C" __global__ void apart(unsigned* out) {
+    unsigned a = 0, b = 0, r = 0;
+    if (threadIdx.x < 16)
+        asm volatile("mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {%0, %1}, {%2}, {%2}, {%0, %1};"
+                     : "+r"(a), "+r"(b) : "r"(r));
+    else
+        __syncthreads();
+    out[threadIdx.x] = a + b;
+}
+"""
+
+
+def test_half_a_warp_at_mma_and_half_at_a_barrier_wait_for_ever():
+    kernel = cp.RawKernel(MMA_OR_BARRIER, "apart")
+    with pytest.raises(cp.KernelFault, match=r"waits for ever in mma\.sync\S* for lanes of its warp") as caught:
+        kernel((1,), (32,), (cp.zeros(32, np.uint32),))
+    assert caught.value.hazard.line == 5
+    assert "of a matrix instruction all 32" in str(caught.value)
+
+
 def refused(instruction, arch="sm_90"):
     cp.use_architecture(arch)
     source = f"""

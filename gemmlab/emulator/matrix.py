@@ -1,7 +1,8 @@
 """Warp-level matrix instructions: ldmatrix, stmatrix, movmatrix, mma.sync.
 
-PTX ISA, "Warp Level Matrix Multiply-Accumulate Instructions". All 32 lanes of a warp run these together; a warp of
-which only part arrives is a fault, not a guess. Products and their rounding are described in `fragments.py`.
+PTX ISA, "Warp Level Matrix Multiply-Accumulate Instructions". All 32 lanes of a warp run these together: those that
+come first wait for the others ("mma", .sync and .aligned), and where part of a warp has returned or never was, that is
+a fault, not a guess. Products and their rounding are described in `fragments.py`.
 """
 
 from __future__ import annotations

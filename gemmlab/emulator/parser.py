@@ -47,6 +47,9 @@ class _Body:
     scope_count: int = 0
 
     def append(self, instruction: Instruction) -> None:
+        if instruction.whole_warp and not any(i.whole_warp for i in self.blocks[-1]):
+            # lanes that begin a block together stay so to its end
+            self.append(instruction.meeting)
         self.blocks[-1].append(instruction)
         if instruction.ends_block:
             self.blocks.append([])

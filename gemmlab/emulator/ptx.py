@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 _TYPE_BYTES = {"pred": 1, "8": 1, "16": 2, "32": 4, "64": 8, "128": 16, "16x2": 4}
 _ENDS_BLOCK = {"bra", "brx", "call", "ret", "exit", "bar", "barrier"}
-_WARP_WIDE = {"shfl", "vote", "match", "redux", "elect"}
+_WARP_WIDE = {"shfl", "vote", "match", "redux", "elect", "meet"}
+_WHOLE_WARP = {"ldmatrix", "stmatrix", "movmatrix", "mma", "wmma"}
 
 
 class PtxError(Exception):
@@ -83,6 +84,16 @@ class Instruction:
     def warp_wide(self) -> bool:
         """Whether the lanes that its last operand names wait for each other here and exchange values."""
         return self.parts[0] in _WARP_WIDE
+
+    @property
+    def whole_warp(self) -> bool:
+        """Whether all 32 lanes of a warp run it together (PTX ISA, ".aligned")."""
+        return self.parts[0] in _WHOLE_WARP
+
+    @property
+    def meeting(self) -> Instruction:
+        """What stands before an instruction of the whole warp: there its lanes wait for each other."""
+        return Instruction(("meet", *self.parts), (Immediate("0xffffffff"),), self.guard, self.line)
 
     @property
     def ends_block(self) -> bool:

@@ -80,8 +80,8 @@ def exchange_of(instruction: Instruction, code: Code) -> Exchange:
         raise UnsupportedInstruction(instruction, "without .sync it ran on GPUs before Volta only")
     *operands, members = instruction.operands
     who = read(members, _U32, instruction, code)
-    if parts[0] == "bar":
-        return Exchange(instruction.line, "bar.warp.sync", who)
+    if parts[0] in ("bar", "meet"):
+        return Exchange(instruction.line, "bar.warp.sync" if parts[0] == "bar" else ".".join(parts[1:]), who)
     target, *given = operands
     kinds, compute = _operation(instruction)
     if len(kinds) != len(given):
@@ -263,13 +263,13 @@ def stranded(frame: Frame, wait: WarpWait, barriers: Sequence[Wait]) -> Hazard:
     return Hazard(
         "divergent-barrier",
         wait.line,
-        f"thread {first} of block {block} waits for ever in {wait.exchange.form} for lanes of its warp that its mask "
-        f"names{elsewhere}",
+        f"thread {first} of block {block} waits for ever in {wait.exchange.form} for lanes of its warp that do not "
+        f"come{elsewhere}",
         block,
         (first,),
         int(rows[row].sum()),
         tuple(b.line for b in barriers[:1]),
-        cure="name in the mask only lanes that reach it, and let all of those reach it",
+        cure="let every lane that its mask names reach it (of a matrix instruction all 32), and name no other",
     )
 
 
