@@ -391,6 +391,31 @@ VECTORS = """extern "C" __global__ void vectors(int active, float4* out) {
 """
 
 
+CHOSEN = """extern "C" __global__ void chosen(const float* A, const float* B, float* C) {
+    int t = threadIdx.x;
+    const float* p = t < 16 ? B : A;
+    C[t] = p[t];
+    C[t + 32] = B[t - 8];
+}
+"""
+
+
+def test_lanes_that_ask_before_the_array_are_seen_and_drawn_too():
+    arrays = tuple(cp.ones(64, np.float32) for _ in range(3))
+    two, out = (cp.request(cp.RawKernel(CHOSEN, "chosen"), (1,), (32,), arrays, n, op="ld.global") for n in (4, 5))
+    # half a warp is two sectors of each array; A begins before B
+    assert two.array == "B" and two.count == 4 and len(set(two.sectors)) == 4
+    assert two.sectors[:16] == ((0,),) * 8 + ((1,),) * 8 and all(sector < 0 for (sector,) in two.sectors[16:])
+    # B[-8] to B[-1] are the sector before the array
+    assert out.count == 4 and out.sectors == tuple((lane // 8 - 1,) for lane in range(32))
+    figure = pictures.requests(two, out)
+    assert [[label.get_text() for label in axis.get_yticklabels()] for axis in figure.axes] == [
+        ["A[16]", "A[24]", "B[0]  sector 0", "B[8]  sector 1"],
+        ["sector -1", "B[0]  sector 0", "B[8]  sector 1", "B[16]  sector 2"],
+    ]
+    plt.close(figure)
+
+
 def test_lanes_that_take_no_part_have_none():
     arguments = (np.int32(5), cp.zeros((40, 4), np.float32))
     seen = cp.request(cp.RawKernel(VECTORS, "vectors"), (1,), (40,), arguments, 3, op="ld.shared", shared_mem=2048)

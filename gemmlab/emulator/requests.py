@@ -48,14 +48,18 @@ class Request:
 
     @property
     def sectors(self) -> tuple[tuple[int, ...], ...]:
-        """By lane, the numbers of the 32-byte sectors that it touches, from the start of the array. In local memory
-        they are sectors of the warp, where the words of its lanes stand side by side.
+        """By lane, the numbers of the 32-byte sectors that it touches, from the start of the array; negative ones lie
+        before it, out of its bounds or in another. In local memory they are sectors of the warp, where the words of
+        its lanes stand side by side.
         """
-        row = np.array([NOBODY if offset is None else offset for offset in self.offsets], np.int64)
+        row = np.array([0 if offset is None else offset for offset in self.offsets], np.int64)
         if self.space == "local":
             row = interleaved(row, self.bytes)
         by_lane = (row // SECTOR).reshape(WARP, -1)
-        return tuple(() if lane[0] < 0 else tuple(dict.fromkeys(lane.tolist())) for lane in by_lane)
+        return tuple(
+            () if address is None else tuple(dict.fromkeys(lane.tolist()))
+            for address, lane in zip(self.addresses, by_lane, strict=True)
+        )
 
     @property
     def banks(self) -> tuple[tuple[int, ...], ...]:

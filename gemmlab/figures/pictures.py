@@ -128,9 +128,10 @@ def _pieces_of_sectors(request: Request) -> dict[int, dict[tuple[int, int], list
 
 
 def _sector_label(request: Request, sector: int, pieces: Mapping[tuple[int, int], Sequence[int]]) -> str:
-    """'A[3, 8]' of the first element wanted, and the sector's number."""
-    first = request.elements[next(iter(pieces.values()))[0]]
-    return f"{first}  sector {sector:,}" if first else f"sector {sector:,}"
+    """'A[3, 8]' of the first element wanted, and the sector's number within the request's array."""
+    first = request.elements[next(iter(pieces.values()))[0]] or ""
+    within = not first or first.startswith(f"{request.array}[")
+    return "  ".join(filter(None, [first, f"sector {sector:,}" if within else ""]))
 
 
 def _draw_banks(axis: Axes, request: Request) -> tuple[str, str, list[str]]:
