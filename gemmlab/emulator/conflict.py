@@ -29,7 +29,8 @@ _DID = _DOES | {ATOMIC: "updates by an atomic", ASYNC: "fills by an asynchronous
 
 _CURES = {
     INTERBLOCK: "blocks run in any order and no barrier joins them: let one block write each output, or use an atomic "
-    "such as atomicAdd; what one block hands to another needs __threadfence() and then an atomic flag",
+    "such as atomicAdd; what one block hands to another needs __threadfence(), __syncthreads() where several threads "
+    "wrote it, and then an atomic flag",
     CROSSWARP: "put a barrier, __syncthreads(), between the two",
     SAMEWARP: "lanes of a warp do not run in step: put __syncwarp() between the two, or __syncthreads()",
 }

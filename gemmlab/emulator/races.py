@@ -57,6 +57,7 @@ class Races(Observer):
     def start(self, frame: Frame) -> None:
         batch = frame.batch
         self._batch, self._ordering = batch, Ordering(batch, self._clock)
+        self._publications.start(self._ordering, self._next_lane // batch.threads)
         self._shared = Watched(Shadow(frame.shared.nbytes), None)
         self._first_lane, self._next_lane = self._next_lane, self._next_lane + batch.blocks * batch.threads
         self._batches.append((self._first_lane, batch))
@@ -66,15 +67,19 @@ class Races(Observer):
 
     def met(self, frame: Frame, meeting: Meeting | None) -> None:
         self._ordering.met(meeting)
+        if self._publications.fenced:
+            self._publications.met(meeting)
         notes = self._shared.notes
         if notes and notes[-1].when < self._ordering.oldest:
             self._shared.forget_notes()
 
     def warp_met(self, frame: Frame, line: int, mask: Mask) -> None:
         self._ordering.warp_met(mask)
+        if self._publications.fenced:
+            self._publications.warp_met(mask)
 
     def fence(self, frame: Frame, line: int, mask: Mask, wide: bool) -> None:
-        self._publications.fence(self._blocks(mask), wide)
+        self._publications.fence(mask, wide)
 
     def access(self, site: Site, frame: Frame, address: np.ndarray, mask: Mask) -> None:
         if site.space == "local":
@@ -103,15 +108,10 @@ class Races(Observer):
 
     def _publish(self, site: Site, mask: Mask) -> None:
         if site.order in ("release", "acq_rel"):
-            self._publications.fence(self._blocks(mask), wide=True)
+            self._publications.fence(mask, wide=True)
         if self._publications.fenced:
             reads, writes = not site.op.startswith(("st", "red")), not site.op.startswith("ld")
-            self._publications.atomic(self._blocks(mask), reads, writes)
-
-    def _blocks(self, mask: Mask) -> np.ndarray:
-        """Numbers in the launch of the blocks that have active lanes."""
-        rows = np.flatnonzero(self._batch.active(mask).any(axis=1))
-        return rows + self._first_lane // self._batch.threads
+            self._publications.atomic(mask, reads, writes)
 
     def _note(self, site: Site, kind: str, touch: Touch) -> Note:
         number = self._numbers.setdefault((site.line, kind), len(self._sites))
@@ -190,7 +190,8 @@ class Races(Observer):
                 inside = running & (when >= ordering.known(row, lane % threads, who % threads))
                 found = inside | (block != other)
             if self._publications.fenced and found.any():
-                found[found] = ~self._publications.ordered(other[found], when[found], block[found], atomic)
+                earlier, later = (other[found], who[found] % threads), (block[found], lane[found] % threads)
+                found[found] = ~self._publications.ordered(earlier, when[found], later, atomic)
             return found
 
         return concurrent
