@@ -1,7 +1,8 @@
 """Barriers of a block: their PTX forms, the lanes parked at them, and when they let go.
 
-PTX ISA, "Parallel Synchronization and Communication Instructions: bar, barrier". A barrier counts
-warps: any arrived lane counts its whole warp. Threads that have returned are no longer wanted (Volta and later).
+PTX ISA, "Parallel Synchronization and Communication Instructions: bar, barrier". A barrier with a thread count counts
+warps: any arrived lane counts its whole warp, once the others of its lanes are not on their way any more, since they
+meet again before they arrive. Threads that have returned are no longer wanted (Volta and later).
 """
 
 from __future__ import annotations
@@ -134,23 +135,29 @@ def _require_legal(wait: Wait) -> None:
 def meet(batch: Batch, waits: Sequence[Wait], arrivals: Sequence[Wait], living: Mask) -> list[tuple[int, Meeting]]:
     """Numbers of the barriers that have all the threads they want, each with who meets there."""
     waiting = [(w, batch.flat(w.mask)) for w in waits]
-    alive = batch.active(living)
+    passed = [(a, batch.flat(a.mask)) for a in arrivals]
+    alive, nobody = batch.active(living), np.zeros((batch.blocks, batch.threads), bool)
+    busy = _by_warp(alive & ~np.logical_or.reduce([nobody, *(lanes for _, lanes in waiting)]))
     found = []
     for number in sorted({w.number for w in waits}):
-        here = np.logical_or.reduce([lanes for w, lanes in waiting if w.number == number])
-        came = np.logical_or.reduce([here, *(batch.flat(a.mask) for a in arrivals if a.number == number)])
-        wanted = max(w.count for w in [*waits, *arrivals] if w.number == number)
+        here, gone = (
+            np.logical_or.reduce([nobody, *(lanes for w, lanes in which if w.number == number)])
+            for which in (waiting, passed)
+        )
+        counts = [w.count * lanes.any(axis=1) for w, lanes in [*waiting, *passed] if w.number == number]
+        wanted = np.maximum.reduce(counts)
         some, whole = here.any(axis=1), (here == alive).all(axis=1)
-        ready = some & (WARP * _warps(came) >= wanted if wanted else whole)
+        warps = _by_warp(gone) | _by_warp(here) & ~busy
+        ready = some & np.where(wanted > 0, WARP * warps.sum(axis=1) >= wanted, whole)
         if ready.any():
             rows = ready[:, None]
-            found.append((number, Meeting(came & rows, here & rows, whole & (ready | ~some))))
+            found.append((number, Meeting((here | gone) & rows, here & rows, whole & (ready | ~some))))
     return found
 
 
-def _warps(lanes: np.ndarray) -> np.ndarray:
-    """Warps of each block that have a lane here."""
-    return np.logical_or.reduceat(lanes, np.arange(0, lanes.shape[1], WARP), axis=1).sum(axis=1)
+def _by_warp(lanes: np.ndarray) -> np.ndarray:
+    """(blocks, threads) as (blocks, warps): which warps have a lane here."""
+    return np.logical_or.reduceat(lanes, np.arange(0, lanes.shape[1], WARP), axis=1)
 
 
 def reduced(batch: Batch, waits: Sequence[Wait], went: np.ndarray) -> np.ndarray:
