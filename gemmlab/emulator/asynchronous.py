@@ -34,7 +34,7 @@ class Copy:
 
 @opcode("cp")
 def cp(instruction: Instruction, code: Code) -> Step:
-    """Begin a copy, close a group, or wait for groups."""
+    """PTX ISA, "cp.async", "cp.async.commit_group", "cp.async.wait_group" and "cp.async.wait_all"."""
     parts = instruction.parts
     if parts[1] != "async" or {"bulk", "mbarrier", "reduce", "tensor"} & set(parts):
         raise UnsupportedInstruction(instruction)

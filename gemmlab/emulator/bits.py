@@ -114,7 +114,9 @@ def lookup_table(table: int) -> Callable[..., np.ndarray]:
 
 @opcode("lop3")
 def lookup(instruction: Instruction, code: Code) -> Step:
-    """lop3.b32 d, a, b, c, table, and lop3.BoolOp.b32 d|p, a, b, c, table, q with p = (d != 0) BoolOp q."""
+    """PTX ISA, "lop3": lop3.b32 d, a, b, c, table, and lop3.BoolOp.b32 d|p, a, b, c, table, q with p = (d != 0) BoolOp
+    q.
+    """
     first, *sources = instruction.operands
     a, b, c = (read(o, U32, instruction, code) for o in sources[:3])
     function = lookup_table(int(sources[3].text, 0) & 0xFF)
@@ -191,8 +193,8 @@ def count(instruction: Instruction, code: Code) -> Step:
 
 @opcode("bfind")
 def find_leading(instruction: Instruction, code: Code) -> Step:
-    """Position of the highest bit that differs from the sign, or with .shiftamt the shift that brings it to the top;
-    all ones where there is none.
+    """PTX ISA, "bfind": position of the highest bit that differs from the sign, or with .shiftamt the shift that brings
+    it to the top; all ones where there is none.
     """
     dtype = dtype_of(instruction, instruction.parts[-1])
     unsigned = DTYPES[f"u{8 * dtype.itemsize}"]
@@ -209,8 +211,8 @@ def find_leading(instruction: Instruction, code: Code) -> Step:
 
 @opcode("fns")
 def find_nth(instruction: Instruction, code: Code) -> Step:
-    """Position of the n-th set bit from `base` on: upwards for a positive offset, downwards for a negative one; offset
-    0 asks for the bit at base itself. All ones where there is none.
+    """PTX ISA, "fns": position of the n-th set bit from `base` on: upwards for a positive offset, downwards for a
+    negative one; offset 0 asks for the bit at base itself. All ones where there is none.
     """
 
     def function(bits: np.ndarray, base: np.ndarray, offset: np.ndarray) -> np.ndarray:
@@ -236,7 +238,7 @@ def low_mask(length: np.ndarray) -> np.ndarray:
 
 @opcode("bmsk")
 def mask_of(instruction: Instruction, code: Code) -> Step:
-    """`b` ones from bit `a` on; .clamp limits both to 32, .wrap takes them modulo 32."""
+    """PTX ISA, "bmsk": `b` ones from bit `a` on; .clamp limits both to 32, .wrap takes them modulo 32."""
     wrap = "wrap" in instruction.parts
 
     def function(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -249,7 +251,9 @@ def mask_of(instruction: Instruction, code: Code) -> Step:
 
 @opcode("szext")
 def extend(instruction: Instruction, code: Code) -> Step:
-    """The low `b` bits of `a`, sign- or zero-extended; .clamp limits b to 32, .wrap takes it modulo 32."""
+    """PTX ISA, "szext": the low `b` bits of `a`, sign- or zero-extended; .clamp limits b to 32, .wrap takes it modulo
+    32.
+    """
     signed, wrap = instruction.parts[-1] == "s32", "wrap" in instruction.parts
 
     def function(a: np.ndarray, b: np.ndarray) -> np.ndarray:

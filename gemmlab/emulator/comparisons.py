@@ -84,7 +84,9 @@ def _combination(instruction: Instruction) -> Function | None:
 
 @opcode("setp")
 def setp(instruction: Instruction, code: Code) -> Step:
-    """p|q: the comparison and its complement, each combined with a predicate; of a packed type, its two halves'."""
+    """PTX ISA, "setp". p|q: the comparison and its complement, each combined with a predicate; of a packed type, its
+    two halves'.
+    """
     (type_,) = types_of(instruction)
     first, *sources = instruction.operands
     a, b = (read(o, dtype_of(instruction, type_), instruction, code) for o in sources[:2])
@@ -110,8 +112,8 @@ def setp(instruction: Instruction, code: Code) -> Step:
 
 @opcode("set")
 def set_value(instruction: Instruction, code: Code) -> Step:
-    """1.0 of a float type or all ones of an integer type where the comparison holds, else zero. The result for a packed
-    source is packed too.
+    """PTX ISA, "set": 1.0 of a float type or all ones of an integer type where the comparison holds, else zero. The
+    result for a packed source is packed too.
     """
     result, source = types_of(instruction)
     combine = _combination(instruction)
@@ -151,7 +153,7 @@ def selp(instruction: Instruction, code: Code) -> Step:
 
 @opcode("slct")
 def slct(instruction: Instruction, code: Code) -> Step:
-    """The first operand where the third is at least zero (-0 is, NaN is not), else the second."""
+    """PTX ISA, "slct": the first operand where the third is at least zero (-0 is, NaN is not), else the second."""
     dtype, chooser = (dtype_of(instruction, p) for p in instruction.parts[-2:])
     before = flush if "ftz" in instruction.parts else lambda value: value
     return elementwise(lambda a, b, c: np.where(before(c) >= 0, a, b), instruction, code, dtype, dtype, chooser)

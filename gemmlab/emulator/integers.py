@@ -133,7 +133,9 @@ def sad(instruction: Instruction, code: Code) -> Step:
 
 @opcode("dp4a", "dp2a")
 def dot(instruction: Instruction, code: Code) -> Step:
-    """Dot product of four bytes with four bytes, or of two 16-bit halves with the lower or upper two bytes."""
+    """PTX ISA, "dp4a" and "dp2a": dot product of four bytes with four bytes, or of two 16-bit halves with the lower or
+    upper two bytes.
+    """
     a_type, b_type = instruction.parts[-2:]
     signed = "s32" in (a_type, b_type)
     step = 8 if instruction.parts[0] == "dp4a" else 16

@@ -149,7 +149,7 @@ def _require(count: int, registers: Sequence[object], instruction: Instruction) 
 
 @opcode("ld", "ldu")
 def ld(instruction: Instruction, code: Code) -> Step:
-    """Load from any state space, or from a generic address."""
+    """PTX ISA, "ld", "ld.global.nc" and "ldu": from any state space, or from a generic address."""
     space, count, dtype = _form(instruction)
     in_parameters = space is not None and space.startswith("param")
     if in_parameters and isinstance(instruction.operands[1].base, Symbol):
@@ -187,7 +187,7 @@ def _put(frame: Frame, index: int, value: np.ndarray, mask: Mask) -> None:
 
 @opcode("st")
 def st(instruction: Instruction, code: Code) -> Step:
-    """Store to any state space, or to a generic address."""
+    """PTX ISA, "st": to any state space, or to a generic address."""
     space, count, dtype = _form(instruction)
     if space is not None and space.startswith("param"):
         return store_parameter(instruction, code, count, dtype)

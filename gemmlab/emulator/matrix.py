@@ -170,7 +170,9 @@ def _site(instruction: Instruction, count: int) -> Site:
 
 @opcode("ldmatrix")
 def ldmatrix(instruction: Instruction, code: Code) -> Step:
-    """Load 1, 2 or 4 matrices of 8 x 8 16-bit elements from rows in shared memory, each row 16 bytes anywhere."""
+    """PTX ISA, "ldmatrix": load 1, 2 or 4 matrices of 8 x 8 16-bit elements from rows in shared memory, each row 16
+    bytes anywhere.
+    """
     count = _matrices(instruction)
     outputs = outputs_of(instruction.operands[0], count, instruction, code)
     rows = _row_addresses(address_of(instruction.operands[1], instruction, code), instruction, count)
@@ -191,7 +193,7 @@ def ldmatrix(instruction: Instruction, code: Code) -> Step:
 
 @opcode("stmatrix")
 def stmatrix(instruction: Instruction, code: Code) -> Step:
-    """Store matrices as ldmatrix loads them (sm_90)."""
+    """PTX ISA, "stmatrix": store matrices as ldmatrix loads them (sm_90)."""
     count = _matrices(instruction)
     values = words_of(instruction.operands[1], count, instruction, code)
     rows = _row_addresses(address_of(instruction.operands[0], instruction, code), instruction, count)
@@ -211,7 +213,7 @@ def stmatrix(instruction: Instruction, code: Code) -> Step:
 
 @opcode("movmatrix")
 def movmatrix(instruction: Instruction, code: Code) -> Step:
-    """Transpose an 8 x 8 matrix of 16-bit elements that the warp holds."""
+    """PTX ISA, "movmatrix": transpose an 8 x 8 matrix of 16-bit elements that the warp holds."""
     if "m8n8" not in instruction.parts or "trans" not in instruction.parts:
         raise UnsupportedInstruction(instruction)
     outputs = outputs_of(instruction.operands[0], 1, instruction, code)
@@ -231,7 +233,7 @@ def _halves(words: np.ndarray) -> np.ndarray:
 
 @opcode("mma")
 def mma(instruction: Instruction, code: Code) -> Step:
-    """Multiply fragments: d = a b + c for a whole warp."""
+    """PTX ISA, "mma": d = a b + c for a whole warp."""
     a_type, b_type = instruction.parts[-3:-1]
     shape = next((p for p in instruction.parts if p in SHAPES.get(a_type, ())), None)
     if shape is None or "sp" in instruction.parts or (a_type != b_type and not {a_type, b_type} <= {"s8", "u8"}):

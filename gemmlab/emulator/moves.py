@@ -79,7 +79,7 @@ _WINDOWS = {
 
 @opcode("cvta")
 def cvta(instruction: Instruction, code: Code) -> Step:
-    """An address within a state space to a generic one, or back (.to)."""
+    """PTX ISA, "cvta": an address within a state space to a generic one, or back (.to)."""
     to = instruction.parts[1] == "to"
     space = instruction.parts[2 if to else 1]
     start = _WINDOWS[space][0] if space in ("shared", "shared::cta", "local") else 0
@@ -91,8 +91,8 @@ def cvta(instruction: Instruction, code: Code) -> Step:
 
 @opcode("isspacep")
 def isspacep(instruction: Instruction, code: Code) -> Step:
-    """Whether a generic address lies in a state space. Constant variables and parameters lie in global memory here, but
-    an address that was made for global memory is not one of theirs.
+    """PTX ISA, "isspacep": whether a generic address lies in a state space. Constant variables and parameters lie in
+    global memory here, but an address that was made for global memory is not one of theirs.
     """
     space = instruction.parts[1]
     if space in ("const", "param", "param::entry"):
@@ -104,13 +104,13 @@ def isspacep(instruction: Instruction, code: Code) -> Step:
 
 @opcode("createpolicy")
 def createpolicy(instruction: Instruction, code: Code) -> Step:
-    """A cache policy: any number, since no cache operation changes a value."""
+    """PTX ISA, "createpolicy": any number, since no cache operation changes a value."""
     return assign(destination(instruction.operands[0], instruction, code), lambda registers: uniform(0, np.uint64))
 
 
 @opcode("prefetch", "prefetchu", "applypriority", "discard", "nanosleep", "griddepcontrol", "pmevent", "nop")
 def no_effect(instruction: Instruction, code: Code) -> Step:
-    """Hints and delays."""
+    """PTX ISA, sections of the same names: hints and delays."""
 
     def step(frame: Frame, mask: Mask) -> None:
         pass

@@ -62,7 +62,9 @@ class Output:
 
 @opcode("call")
 def call(instruction: Instruction, code: Code) -> Step:
-    """A call of a function that the emulator provides; all others were put in place of their calls."""
+    """PTX ISA, "call" and "System Calls": of a function that the emulator provides; all others were put in place of
+    their calls.
+    """
     returns = instruction.operands[0] if isinstance(instruction.operands[0], Vector) else Vector(())
     passed = instruction.operands[-1]
     name = next(o.name for o in instruction.operands if not isinstance(o, Vector))

@@ -33,7 +33,7 @@ SHAPES = {
 
 @opcode("wmma")
 def wmma(instruction: Instruction, code: Code) -> Step:
-    """Load, store or multiply a warp's fragments."""
+    """PTX ISA, "wmma.load", "wmma.store" and "wmma.mma"."""
     kind = instruction.parts[1]
     if kind == "load":
         return _load(instruction, code)
