@@ -17,7 +17,8 @@ from .observer import Observer
 
 class Divergence(Observer):
     """Compares where the threads of a block stand when nobody can go on. Barriers with a thread count join parts of a
-    block on purpose, from wherever they come; of those only a warp that stands at two at once is at fault.
+    block on purpose, from wherever they come; of those a warp that stands at two at once is at fault, and threads that
+    wait at one of them for different numbers of threads.
     """
 
     def __init__(self, report: Callable[[Hazard], None]) -> None:
@@ -30,7 +31,9 @@ class Divergence(Observer):
         gone = [(each.line, batch.flat(each.mask)) for each in left]
         for i, (wait, lanes) in enumerate(places):
             for other, others in places[i + 1 :]:
-                if other.barrier is not wait.barrier and wait.barrier.aligned and other.barrier.aligned:
+                if other.number == wait.number and _threads(batch, other) != _threads(batch, wait):
+                    self._counted_apart(batch, wait, lanes, other, others)
+                elif other.barrier is not wait.barrier and wait.barrier.aligned and other.barrier.aligned:
                     self._apart(batch, wait, lanes, other, others)
             if wait.count == 0:
                 self._left_behind(batch, wait, lanes, gone)
@@ -47,6 +50,19 @@ class Divergence(Observer):
             f"barrier while {int(others[row].sum())} wait at another one on line {other.line}"
         )
         cure = f"every thread of a {part} must reach the same barrier: take it out of the branch"
+        self._found(batch, wait.line, other.line, row, lanes, others, what, cure, int(others[row].sum()))
+
+    def _counted_apart(self, batch: Batch, wait: Wait, lanes: np.ndarray, other: Wait, others: np.ndarray) -> None:
+        blocks = lanes.any(axis=1) & others.any(axis=1)
+        row = self._first(batch, blocks, ("counts", wait.barrier, other.barrier, wait.count, other.count))
+        if row is None:
+            return
+        what = (
+            f"{int(lanes[row].sum())} of {batch.threads} threads of block {batch.block_index(row)} wait at barrier "
+            f"{wait.number} for {_threads(batch, wait)} threads while {int(others[row].sum())} wait at it for "
+            f"{_threads(batch, other)} on line {other.line}"
+        )
+        cure = "give all who meet at a barrier one thread count, and groups apart from each other numbers of their own"
         self._found(batch, wait.line, other.line, row, lanes, others, what, cure, int(others[row].sum()))
 
     def _left_behind(self, batch: Batch, wait: Wait, lanes: np.ndarray, gone: list[tuple[int, np.ndarray]]) -> None:
@@ -93,6 +109,11 @@ class Divergence(Observer):
         threads = (batch.thread_index(int(lanes[row].argmax())), batch.thread_index(int(others[row].argmax())))
         block = batch.block_index(row)
         self._report(Hazard("divergent-barrier", line, what, block, threads, count, (other_line,), cure=cure))
+
+
+def _threads(batch: Batch, wait: Wait) -> int:
+    """Threads that a barrier wants; whole warps are counted."""
+    return wait.count or -(-batch.threads // WARP) * WARP
 
 
 def _warps(lanes: np.ndarray, others: np.ndarray) -> np.ndarray:
