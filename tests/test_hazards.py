@@ -1,9 +1,13 @@
 """Hazards of memory and barriers: small kernels, right and wrong, whose facts are derived by hand beside them."""
 
+import functools
+
 import numpy as np
 import pytest
 
 from gemmlab import emulator as cp
+from gemmlab.emulator import device
+from gemmlab.emulator.machine import Machine
 
 OPTIONS = ("--std=c++17",)
 
@@ -191,8 +195,8 @@ def test_a_producer_and_a_consumer_warp_are_ordered_by_two_named_barriers():
 
 def test_without_the_barrier_that_frees_the_buffer_the_producer_overwrites_it():
     trace = traced(pipeline("bar.sync 1, 64;", "", "bar.sync 1, 64;", ""), 1, 64, ramp(128), zeros(128))
-    # the writes of steps 1 to 3 meet the reads of the step before
-    assert pairs(trace) == [("s", "crosswarp", 96)]
+    # the writes of steps 1 to 3 meet the reads of the step before, all in the same 32 words
+    assert pairs(trace) == [("s", "crosswarp", 32)]
     assert the(trace).accesses == ((7, "read"), (5, "write"))
 
 
@@ -427,3 +431,79 @@ def test_a_shuffle_puts_its_warp_in_step():
     y[l] = s[31 - l] + v;
 }"""
     assert traced(source, 1, 32, ramp(32), zeros(32)).ok
+
+
+SPREAD = """extern "C" __global__ void k(const float* x, float* y, float* z, int last) {
+    __shared__ float s[64];
+    for (int i = 0; i < 3 + (blockIdx.x == last); i++) {
+        s[threadIdx.x] = x[threadIdx.x];
+        y[blockIdx.x * 64 + threadIdx.x] = s[63 - threadIdx.x];
+    }
+    if (blockIdx.x == last) z[threadIdx.x] = 1;
+    else y[blockIdx.x * 64 + threadIdx.x] = z[threadIdx.x];
+}"""
+
+
+@pytest.mark.parametrize("lanes", [64, 640, 1 << 14])
+def test_the_words_of_a_race_are_counted_once_however_many_blocks_iterations_and_batches_have_it(monkeypatch, lanes):
+    monkeypatch.setattr(device, "Machine", functools.partial(Machine, lanes=lanes))
+    trace = traced(SPREAD, 40, 64, ramp(64), zeros(64 * 40), zeros(64), np.int32(39))
+    assert sorted(pairs(trace)) == [("s", "crosswarp", 64), ("z", "interblock", 64)]
+
+
+def test_the_words_of_a_race_are_counted_alike_where_another_line_looks_at_single_bytes():
+    source = """extern "C" __global__ void k(int* y, int n) {
+    __shared__ int s[64];
+    for (int i = 0; i < n; i++) {
+        s[threadIdx.x] = i;
+        y[threadIdx.x] = s[63 - threadIdx.x];
+        __syncthreads();
+        if (i == 0) ((char*)y)[threadIdx.x] = ((char*)s)[threadIdx.x];
+        __syncthreads();
+    }
+}"""
+    assert ("s", "crosswarp", 64) in [
+        (race.array, race.scope, race.count)
+        for race in traced(source, 1, 64, zeros(64, np.int32), np.int32(3)).hazards
+        if race.accesses == ((4, "write"), (5, "read"))
+    ]
+
+
+def test_one_barrier_for_two_numbers_of_threads_is_told():
+    source = """extern "C" __global__ void k(float* y) {
+    if (threadIdx.x < 32)
+        asm volatile("bar.sync 1, 64;" ::: "memory");
+    else
+        asm volatile("bar.sync 1, 96;" ::: "memory");
+    y[threadIdx.x] = 1;
+}"""
+    hazard = the(traced(source, 1, 96, zeros(96)))
+    assert (hazard.kind, {hazard.line, *hazard.lines}) == ("divergent-barrier", {3, 5})
+    assert "barrier 1 for 64 threads while 64 wait at it for 96 on line 5" in hazard.message
+    assert "one thread count" in hazard.message
+
+
+def test_a_barrier_for_as_many_threads_as_the_block_has_is_that_of_the_whole_block():
+    source = """extern "C" __global__ void k(float* y) {
+    __shared__ float s[64];
+    s[threadIdx.x] = 1;
+    asm volatile("bar.sync 0, 64;" ::: "memory");
+    y[threadIdx.x] = s[63 - threadIdx.x];
+    __syncthreads();
+    s[threadIdx.x] = 2;
+    asm volatile("bar.sync 0;" ::: "memory");
+    y[threadIdx.x] += s[63 - threadIdx.x];
+}"""
+    assert traced(source, 1, 64, zeros(64)).ok
+
+
+def test_blocks_may_use_one_barrier_for_different_numbers_of_threads():
+    source = """extern "C" __global__ void k(float* y) {
+    __shared__ float s[96];
+    s[threadIdx.x] = 1;
+    __syncthreads();
+    if (blockIdx.x % 2 && threadIdx.x >= 32) return;
+    asm volatile("bar.sync 1, %0;" :: "r"(blockIdx.x % 2 ? 32 : 96) : "memory");
+    y[96 * blockIdx.x + threadIdx.x] = s[threadIdx.x ^ 1];
+}"""
+    assert traced(source, 6, 96, zeros(96 * 6)).ok

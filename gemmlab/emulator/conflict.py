@@ -68,9 +68,9 @@ def scope_of(earlier: Party, later: Party, warps_differ: bool) -> str:
 
 
 def conflict_hazard(
-    space: str, place: Place, earlier: Party, later: Party, scope: str, count: int, granule: int, group: str = ""
+    space: str, place: Place, earlier: Party, later: Party, scope: str, count: int, unit: int, group: str = ""
 ) -> Hazard:
-    """Finding of a race over `count` granules of `granule` bytes; `place` is the first.
+    """Finding of a race over `count` pieces of `unit` bytes that were not told before; `place` is where it was seen.
 
     `group` says of a copy in flight which of its thread's groups it is in.
     """
@@ -97,11 +97,11 @@ def conflict_hazard(
         count,
         (earlier.line,),
         cure=cure,
-        counted="words" if granule == 4 else f"pieces of {granule} bytes" if granule > 1 else "bytes",
+        counted="words" if unit == 4 else f"pieces of {unit} bytes" if unit > 1 else "bytes",
         space=space,
         array=place.array,
         offset=place.offset,
-        bytes=granule,
+        bytes=unit,
         accesses=((earlier.line, earlier.does), (later.line, later.does)),
         scope=scope,
     )

@@ -43,8 +43,9 @@ class Races(Observer):
         self._clock = Clock()
         self._publications = Publications(self._clock)
         self._footprints = Footprints()
-        self._numbers: dict[tuple[int, str], int] = {}
-        self._sites: list[tuple[int, str]] = []
+        self._numbers: dict[tuple[int, str, int], int] = {}
+        self._sites: list[tuple[int, str, int]] = []
+        self._told: dict[tuple[object, ...], np.ndarray] = {}
         self._constant: set[int] = set()
         self._arrays: dict[int, Watched] = {}
         self._batches: list[tuple[int, Batch]] = []
@@ -114,9 +115,10 @@ class Races(Observer):
             self._publications.atomic(mask, reads, writes)
 
     def _note(self, site: Site, kind: str, touch: Touch) -> Note:
-        number = self._numbers.setdefault((site.line, kind), len(self._sites))
+        what = (site.line, kind, min(site.bytes, 4))
+        number = self._numbers.setdefault(what, len(self._sites))
         if number == len(self._sites):
-            self._sites.append((site.line, kind))
+            self._sites.append(what)
         return Note(number, self._batch, self._first_lane, touch, site.bytes, self._clock.now)
 
     def _look(self, frame: Frame, watched: Watched, kind: str, note: Note) -> None:
@@ -242,14 +244,26 @@ class Races(Observer):
             place = watched.owner.place(granule * shadow.granule)
             blocks = [self._block(int(each[i])) for each in (who, lane)]
         parties = [
-            Party(*self._sites[site], block, frame.batch.thread_index(int(each[i]) % threads))
+            Party(*self._sites[site][:2], block, frame.batch.thread_index(int(each[i]) % threads))
             for site, block, each in zip((earlier, later), blocks, (who, lane), strict=True)
         ]
         flying = self._sites[earlier][1] == ASYNC and shadow.records("pending").when[position] > NEVER
         scope = IN_FLIGHT if flying else scope_of(*parties, bool(apart[i]))
         group = group_in_flight(frame.shared, row, int(who[i]), place.address) if flying else ""
-        space, count = "shared" if watched.own else "global", int(np.unique(at).size)
-        self._report(conflict_hazard(space, place, *parties, scope, count, shadow.granule, group))
+        space, unit = "shared" if watched.own else "global", min(self._sites[earlier][2], self._sites[later][2])
+        count = self._new(watched, tuple(sorted((earlier, later))), (at % shadow.length) * shadow.granule // unit, unit)
+        self._report(conflict_hazard(space, place, *parties, scope, count, unit, group))
+
+    def _new(self, watched: Watched, pair: tuple[int, int], units: np.ndarray, unit: int) -> int:
+        """How many of the units of an array this pair of accesses was not told of before, whatever the block."""
+        key = (*pair, None if watched.own else watched.owner.base)
+        told = self._told.get(key)
+        if told is None:
+            told = self._told[key] = np.zeros(watched.shadow.size // unit, bool)
+        units = np.unique(units)
+        new = int(units.size - told[units].sum())
+        told[units] = True
+        return new
 
     def _block(self, lane: int) -> tuple[int, int, int]:
         """(x, y, z) of the block that a lane of the launch is in."""
