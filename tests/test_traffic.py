@@ -8,6 +8,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
 from gemmlab import emulator as cp
 from gemmlab.emulator.instructions import Site
@@ -140,6 +142,7 @@ def test_a_warp_with_no_active_lane_makes_no_request():
 def test_a_block_of_40_threads_is_a_full_warp_and_one_of_8_lanes():
     seen = observe("ld.global", "global", 4, 4 * np.arange(40))
     assert (seen.requests, seen.lanes, seen.sectors) == (2, 40, 4 + 1)
+    assert (seen.useful_bytes, seen.moved_bytes) == (40 * 4, 5 * 32)
 
 
 def test_addresses_that_are_the_same_in_every_block_count_once_a_block():
@@ -204,6 +207,97 @@ def test_no_request_that_was_counted_beats_its_ideal():
         active = [active_lanes(row) >> lane & 1 for lane in range(32)]
         seen = observe(row["op"], space_of(row["op"]), row["bytes"], row["offsets"], active)
         assert seen.units >= seen.ideal, label(row)
+
+
+def recounted(op, width, addresses):
+    """Sectors or wavefronts of a request, by the rules word by word; None stands for a lane that takes no part."""
+    if op.endswith("global"):
+        return len({address // 32 for address in addresses if address is not None})
+    groups = [addresses[i : i + 128 // max(4, width)] for i in range(0, 32, 128 // max(4, width))]
+    alike = (
+        all(a == b or None in (a, b) for a, b in zip(addresses, [addresses[i ^ step] for i in range(32)], strict=True))
+        for step in (1, 2)
+    )
+    if op == "ld.shared" and width > 4 and any(alike):
+        groups = [one + other for one, other in zip(groups[::2], groups[1::2], strict=True)]
+    wavefronts = 0
+    for group in groups:
+        words = {a // 4 + i for a in group if a is not None for i in range(max(1, width // 4))}
+        wavefronts += max((sum(word % 32 == bank for word in words) for bank in range(32)), default=0)
+    return wavefronts
+
+
+@st.composite
+def rows_of_addresses(draw, width, lanes):
+    """Addresses of `lanes` lanes, aligned to `width`, some None: spread, in strides, in pairs, or of a few words."""
+    start, stride = draw(st.integers(0, 40)), draw(st.integers(0, 66))
+    few = draw(st.lists(st.integers(0, 500), min_size=1, max_size=6))
+    any_ = draw(st.lists(st.integers(0, 500), min_size=lanes, max_size=lanes))
+    index = draw(
+        st.sampled_from(
+            [
+                lambda lane: any_[lane],
+                lambda lane: start + stride * lane,
+                lambda lane: start + stride * (lane // 8) + lane % 8,
+                lambda lane: any_[lane & ~1],
+                lambda lane: any_[lane & ~2],
+                lambda lane: few[any_[lane] % len(few)],
+            ]
+        )
+    )
+    active = draw(st.one_of(st.just((1 << lanes) - 1), st.integers(0, (1 << lanes) - 1)))
+    return [width * (index(lane) % 512) if active >> lane & 1 else None for lane in range(lanes)]
+
+
+OPS = ("ld.global", "st.global", "ld.shared", "st.shared")
+
+
+@settings(deadline=None, max_examples=400)
+@given(st.data(), st.sampled_from(OPS), st.sampled_from([1, 2, 4, 8, 16]))
+def test_any_request_costs_what_the_rules_say_lane_by_lane(data, op, width):
+    addresses = data.draw(rows_of_addresses(width, 32))
+    active = [address is not None for address in addresses]
+    assume(any(active))
+    seen = observe(op, space_of(op), width, [address or 0 for address in addresses], active)
+    assert (seen.lanes, seen.units) == (sum(active), recounted(op, width, addresses))
+    assert 1 <= seen.ideal <= seen.units
+
+
+TABLE = """
+extern "C" __global__ void table(int steps, const int* offsets, char* memory) {{
+    extern __shared__ __align__(16) char pool[];
+    int thread = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
+    int block = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
+    for (int step = 0; step < steps; ++step) {{
+        int here = offsets[(block * steps + step) * (blockDim.x * blockDim.y * blockDim.z) + thread];
+        if (here >= 0)
+            *({type}*)({base} + here) = {type}();  // the request
+    }}
+}}
+"""
+
+
+@settings(deadline=None, max_examples=12)
+@given(st.data())
+def test_blocks_of_any_shape_are_cut_into_warps_of_which_each_step_is_a_request(data):
+    op, width = data.draw(st.sampled_from(["st.global", "st.shared"])), data.draw(st.sampled_from([4, 8, 16]))
+    block = tuple(data.draw(st.integers(1, most)) for most in (40, 4, 3))
+    grid, steps = tuple(data.draw(st.integers(1, 2)) for _ in range(3)), data.draw(st.integers(1, 3))
+    threads, rows = np.prod(block), np.prod(grid) * steps
+    table = [data.draw(rows_of_addresses(width, int(threads))) for _ in range(int(rows))]
+    warps = [row[i : i + 32] + [None] * (i + 32 - len(row)) for row in table for i in range(0, len(row), 32)]
+    asking = [warp for warp in warps if any(address is not None for address in warp)]
+    assume(asking)
+    offsets = cp.asarray(np.array([[-1 if a is None else a for a in row] for row in table], np.int32))
+    base = "memory" if op == "st.global" else "pool"
+    kernel = cp.RawKernel(TABLE.format(type=VECTORS[width], base=base), "table")
+    traced = cp.trace(kernel, grid, block, (np.int32(steps), offsets, cp.zeros(1 << 13, np.int8)), shared_mem=1 << 13)
+    seen = [access for access in traced.accesses if access.op == op]
+    lanes = sum(address is not None for warp in asking for address in warp)
+    assert sum(access.requests for access in seen) == len(asking)
+    assert sum(access.lanes for access in seen) == lanes
+    assert sum(access.units for access in seen) == sum(recounted(op, width, warp) for warp in asking)
+    assert sum(access.useful_bytes for access in seen) == width * lanes
 
 
 SPILL = """
