@@ -79,17 +79,30 @@ def local_problem(local_bytes: int) -> str | None:
 
 def shared_problem(arch: Architecture, static: int, dynamic: int, opted_in: int) -> str | None:
     """Why one block may not have this much shared memory, or None. `opted_in` is the kernel's
-    max_dynamic_shared_size_bytes, 0 when it was never set.
+    max_dynamic_shared_size_bytes, 0 when it was never set. Once it is set, that many dynamic bytes are the most, be
+    they few: the driver refuses more with CUDA_ERROR_INVALID_VALUE, and it refuses to set more than static memory
+    leaves (seen on an H200). Raises TypeError where it is no int.
     """
     if dynamic < 0:
         return f"shared_mem = {dynamic}, but must be at least 0"
-    limit = arch.shared_bytes_per_block
-    if opted_in and dynamic <= opted_in:
-        limit = arch.shared_bytes_per_block_optin
-    total = static + dynamic
-    if total <= limit:
-        return None
-    text = f"{dynamic} dynamic + {static} static = {total} > {limit} bytes of shared memory a block"
-    if total <= arch.shared_bytes_per_block_optin:
+    if isinstance(opted_in, bool) or not hasattr(opted_in, "__index__"):
+        raise TypeError(f"kernel.max_dynamic_shared_size_bytes is {opted_in!r}, but must be an int")
+    most, total = arch.shared_bytes_per_block_optin, static + dynamic
+    text = f"{dynamic} dynamic + {static} static = {total} > {{}} bytes of shared memory a block"
+    if total > most:
+        text = text.format(most if opted_in else arch.shared_bytes_per_block)
+        return f"{text}; {arch.name} has at most {most}: use smaller tiles"
+    if not 0 <= opted_in <= most - static:
+        return (
+            f"kernel.max_dynamic_shared_size_bytes = {opted_in}, but beside {static} static bytes it can be 0 to "
+            f"{most - static} on {arch.name}"
+        )
+    if opted_in and dynamic > opted_in:
+        return (
+            f"{dynamic} bytes of dynamic shared memory > {opted_in}, to which kernel.max_dynamic_shared_size_bytes was "
+            f"set; set it to {dynamic}"
+        )
+    if not opted_in and total > arch.shared_bytes_per_block:
+        text = text.format(arch.shared_bytes_per_block)
         return f"{text}; set kernel.max_dynamic_shared_size_bytes = {dynamic} first"
-    return f"{text}; {arch.name} has at most {arch.shared_bytes_per_block_optin}: use smaller tiles"
+    return None
