@@ -8,7 +8,7 @@ pointee types, so those come from the parameter list in the source.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -46,6 +46,8 @@ _SCALARS = {
     "ptrdiff_t": "int64",
     "half": "float16",
     "__half": "float16",
+    "half2": "float16",
+    "__half2": "float16",
     "float": "float32",
     "double": "float64",
 }
@@ -76,27 +78,56 @@ class Passed:
     constant: bool
 
 
-def declared_parameters(source: str, kernel: str) -> tuple[Declared, ...] | None:
-    """The kernel's parameter list as written; None when it is not to be found (a macro made it, say)."""
+def declared_parameters(source: str, kernel: str, count: int) -> tuple[Declared, ...] | None:
+    """The kernel's list of `count` parameters as written; None when it is not to be found (a macro made it, say). Where
+    it is written more than once, as under #ifdef, a type is known only if all agree.
+    """
     code = re.sub(r"//[^\n]*|/\*.*?\*/", " ", source, flags=re.S)
-    match = re.search(rf"__global__\b[^;{{}}]*?\b{re.escape(kernel)}\s*\(([^{{;]*?)\)\s*[{{;]", code, re.S)
-    if match is None:
-        return None
-    items = [item.strip() for item in match[1].split(",")]
-    return tuple(_declared(item) for item in items if item and item != "void")
+    aliases, lists = _aliases(code), []
+    for match in re.finditer(rf"__global__\b[^;{{}}]*?\b{re.escape(kernel)}\s*\(([^{{;]*?)\)\s*[{{;]", code, re.S):
+        items = [item.strip() for item in match[1].split(",")]
+        items = [item for item in items if item and item != "void"]
+        if len(items) == count:
+            lists.append(tuple(_declared(item, aliases) for item in items))
+    return tuple(map(_agreed, zip(*lists, strict=True))) if lists else None
 
 
-def _declared(text: str) -> Declared:
+def _aliases(code: str) -> dict[str, str]:
+    """Names that the source gives to types of scalars, each with one meaning only, and none that -D may give."""
+    found: dict[str, set[str]] = {}
+    for pattern in (
+        r"\busing\s+(?P<name>\w+)\s*=\s*(?P<type>[\w ]+?)\s*;",
+        r"\btypedef\s+(?P<type>[\w ]+?)\s+(?P<name>\w+)\s*;",
+        r"^[ \t]*#[ \t]*define[ \t]+(?P<name>\w+)[ \t]+(?P<type>\w[\w ]*?)[ \t]*$",
+    ):
+        for match in re.finditer(pattern, code, re.M):
+            found.setdefault(match["name"], set()).add(re.sub(r"\bconst\b", "", match["type"]).strip())
+    asked = set(re.findall(r"^[ \t]*#[ \t]*ifndef[ \t]+(\w+)|\bdefined\s*\(?\s*(\w+)", code, re.M))
+    asked = {name for names in asked for name in names}
+    return {name: types.pop() for name, types in found.items() if len(types) == 1 and name not in asked}
+
+
+def _agreed(written: tuple[Declared, ...]) -> Declared:
+    last = written[-1]
+    same = all((d.pointer, d.dtype) == (last.pointer, last.dtype) for d in written)
+    return last if same else replace(last, pointer=all(d.pointer for d in written), dtype=None)
+
+
+def _declared(text: str, aliases: dict[str, str]) -> Declared:
     text = " ".join(text.split())
     name = re.search(r"(\w+)\s*(?:\[\s*\w*\s*\])?$", text)
     pointer = "*" in text or "[" in text
     base = text[: name.start()] if name else text
     base = re.sub(r"\b(const|volatile|restrict|__restrict__|__restrict|__grid_constant__|std)\b|[*:]|\[.*", " ", base)
     base = " ".join(base.split())
+    for _ in aliases:
+        base = aliases.get(base, base)
     vector = re.fullmatch(r"(u?)(char|short|int|longlong|float|double)[234]", base) if pointer else None
     if vector:
         base = ("unsigned " if vector[1] else "") + vector[2].replace("longlong", "long long")
     kind = None if text.count("*") > 1 else _SCALARS.get(base)
+    if kind == "float16" and base.endswith("2") and not pointer:
+        kind = None
     return Declared(name[1] if name else text, text, pointer, np.dtype(kind) if kind else None)
 
 
@@ -114,12 +145,12 @@ class Bound:
 
 def bind(function: Function, source: str, args: tuple[object, ...]) -> Bound:
     """Bytes of each parameter. Raises TypeError, as CuPy does, for an object that no kernel takes."""
-    declared = declared_parameters(source, function.name)
     expected = function.parameters
+    declared = declared_parameters(source, function.name, len(expected))
     if not isinstance(args, tuple | list):
         kind = type(args).__name__
         raise TypeError(f"a kernel's arguments come as one tuple, not as {kind}: kernel(grid, block, (a, b))")
-    if declared is None or len(declared) != len(expected):
+    if declared is None:
         declared = tuple(Declared(f"parameter {i}", p.type, False, None) for i, p in enumerate(expected))
     for value, d in zip(args, declared, strict=False):
         if isinstance(value, np.ndarray):
@@ -167,7 +198,7 @@ def _raw(value: object, name: str) -> bytes:
         return np.float64(value).tobytes()
     if isinstance(value, complex):
         return np.complex128(value).tobytes()
-    if isinstance(value, np.generic) and not value.dtype.hasobject:
+    if isinstance(value, np.generic) and value.dtype.kind in "biufcV" and not value.dtype.hasobject:
         return value.tobytes()
     raise TypeError(f"argument {name}: Unsupported type {type(value)}; pass device arrays and NumPy scalars")
 
@@ -203,7 +234,7 @@ def _scalar_problem(value: object, parameter: Parameter, d: Declared) -> str | N
     if dtype is None and parameter.type in ("f32", "f64"):
         dtype = np.dtype({"f32": "float32", "f64": "float64"}[parameter.type])
     if dtype is None:
-        return None
+        return _too_short(value, parameter)
     if dtype.kind == "f":
         if isinstance(value, float) and not isinstance(value, np.generic):
             return None if dtype == np.float64 else _reinterpreted(value, dtype)
@@ -223,12 +254,25 @@ def _scalar_problem(value: object, parameter: Parameter, d: Declared) -> str | N
     return _reinterpreted(value, dtype)
 
 
+def _too_short(value: object, parameter: Parameter) -> str | None:
+    """What is wrong with a value for a parameter of which only the size is known, such as a struct."""
+    given = len(_raw(value, ""))
+    if given >= parameter.bytes:
+        return None
+    return (
+        f"{value!r} has {given} bytes, but the parameter has {parameter.bytes}, and the rest would be garbage; pass a "
+        "NumPy scalar of that size, for a struct one of a structured dtype"
+    )
+
+
 def _reinterpreted(value: object, dtype: np.dtype) -> str:
     """What the kernel reads from the first bytes of a scalar of another type."""
     raw = _raw(value, "").ljust(dtype.itemsize, b"\0")[: dtype.itemsize]
     arrives = np.frombuffer(raw, dtype)[0]
     kind = type(value).__name__ if not isinstance(value, np.generic) else f"np.{value.dtype}"
+    shown = value.real if isinstance(value, complex | np.complexfloating) else value
+    shown = "..." if isinstance(value, np.void) else shown
     return (
         f"the {kind} {value} is sent as its own bytes and arrives as {arrives}, as it would through CuPy; "
-        f"pass np.{dtype}({value})"
+        f"pass np.{dtype}({shown})"
     )
