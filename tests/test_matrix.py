@@ -458,10 +458,9 @@ extern "C" __global__ void refused(unsigned* out) {{
 @pytest.mark.parametrize(
     "instruction",
     [
-        "mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32 {%0,%0,%0,%0}, {%2,%2,%2,%2}, {%2,%2}, {%0,%0,%0,%0};",
-        "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%0,%0,%0,%0}, {%2,%2,%2,%2}, {%2,%2}, {%0,%0,%0,%0};",
-        "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%1,%1}, {%1}, {%1}, {%1,%1};",
-        "wmma.mma.sync.aligned.row.col.m8n8k4.rn.f64.f64.f64.f64 {%1,%1}, {%1}, {%1}, {%1,%1};",
+        "mma.sp.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%0,%0,%0}, {%2,%2}, {%2,%2}, {%0,%0,%0,%0}, %2, 0;",
+        "wmma.mma.sync.aligned.row.col.m8n8k32.s32.s4.s4.s32 {%0,%0}, {%2}, {%2}, {%0,%0};",
+        "wmma.mma.xor.popc.sync.aligned.row.col.m8n8k128.s32.b1.b1.s32 {%0,%0}, {%2}, {%2}, {%0,%0};",
     ],
 )
 def test_a_form_that_is_not_emulated_is_refused_with_its_name_and_line(instruction):

@@ -7,11 +7,11 @@ WMMA"); here lane l holds the l-th run of consecutive elements, repeated when a 
 
 The product: every factor is exact in float64, and so is every product of two; they and C are added in float64 and
 rounded once, to nearest even, to the type of D. Sums of so few terms are exact in float64 unless their exponents lie
-some 30 apart or more. The order and the rounding inside tensor cores are not documented and differ between generations
-(Khattak and Mikaitis, "Accurate Models of NVIDIA Tensor Cores", 2025), so the low bits of a GPU's result may differ: on
-an H200 (2026-11-30) products of small integers came out equal in every shape and type here, while of normally
-distributed inputs added in float32 a quarter to a half of the results differed, by at most 6e-7 of the value. Integers
-are exact.
+some 30 apart or more, or the type is f64. The order and the rounding inside tensor cores are not documented and differ
+between generations (Khattak and Mikaitis, "Accurate Models of NVIDIA Tensor Cores", 2025), so the low bits of a GPU's
+result may differ: on an H200 (2026-11-30) products of small integers in f16, bf16, tf32 and 8 bits came out equal in
+every shape, while of normally distributed inputs added in float32 a quarter to a half of the results differed, by at
+most 6e-7 of the value. Integers are exact.
 """
 
 from __future__ import annotations
@@ -20,15 +20,38 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .formats import FORMATS
 from .lanes import WARP
 
-U32 = np.dtype(np.uint32)
+U32, U64 = np.dtype(np.uint32), np.dtype(np.uint64)
 _LANE = np.arange(WARP)[:, None, None]
 _GROUP, _MEMBER = _LANE // 4, _LANE % 4
 _TF32 = np.uint32(0xFFFFE000)
 
-WIDTHS = {"f16": 2, "bf16": 2, "tf32": 4, "f32": 4, "s8": 1, "u8": 1, "s32": 4}
-"""Bytes of an element in a register."""
+WIDTHS = {"e4m3": 1, "e5m2": 1, "s8": 1, "u8": 1, "f16": 2, "bf16": 2, "tf32": 4, "f32": 4, "s32": 4, "f64": 8}
+"""Bytes of an element in a register, where it has whole bytes."""
+
+SHAPES = {
+    "f16": ("m8n8k4", "m16n8k8", "m16n8k16"),
+    "bf16": ("m16n8k8", "m16n8k16"),
+    "tf32": ("m16n8k4", "m16n8k8"),
+    "f64": ("m8n8k4", "m16n8k4", "m16n8k8", "m16n8k16"),
+    **dict.fromkeys(("e4m3", "e5m2"), ("m16n8k16", "m16n8k32")),
+    **dict.fromkeys(("s8", "u8"), ("m8n8k16", "m16n8k16", "m16n8k32")),
+    **dict.fromkeys(("s4", "u4"), ("m8n8k32", "m16n8k32", "m16n8k64")),
+    "b1": ("m8n8k128", "m16n8k128", "m16n8k256"),
+}
+"""Shapes of mma.sync by the type of A and B (PTX ISA, "mma"), without those that are sparse or have a .kind."""
+
+MIXED = ({"s8", "u8"}, {"s4", "u4"}, {"e4m3", "e5m2"})
+"""Types that A and B may have beside each other."""
+
+_BITS = {"b1": 1, "s4": 4, "u4": 4, **{name: 8 * width for name, width in WIDTHS.items()}}
+
+
+def packed_in(type_: str) -> int:
+    """Elements in a register, which has 32 bits, or 64 for f64."""
+    return max(32 // _BITS[type_], 1)
 
 
 @dataclass(frozen=True)
@@ -41,8 +64,13 @@ class Fragment:
 
     @property
     def registers(self) -> int:
-        """32-bit registers of a lane."""
-        return self.layout.shape[1] * WIDTHS[self.type] // 4
+        """Registers of a lane."""
+        return self.layout.shape[1] // packed_in(self.type)
+
+    @property
+    def word(self) -> np.dtype:
+        """What a register is read as."""
+        return U64 if self.type == "f64" else U32
 
     def matrix(self, words: np.ndarray) -> np.ndarray:
         """The matrix, float64, that registers (warps, 32, registers) hold."""
@@ -54,14 +82,22 @@ class Fragment:
 
     def gather(self, words: np.ndarray) -> np.ndarray:
         """Raw elements in the order of the matrix, (warps, *shape)."""
-        elements = np.ascontiguousarray(words).view(f"u{WIDTHS[self.type]}")
+        elements = _unpacked(np.ascontiguousarray(words), _BITS[self.type])
         result = np.empty((len(words), int(np.prod(self.shape))), elements.dtype)
         result[:, self.layout] = elements
         return result.reshape(-1, *self.shape)
 
     def scatter(self, elements: np.ndarray) -> np.ndarray:
         """Registers, (warps, 32, registers), that hold raw elements (warps, *shape)."""
-        return np.ascontiguousarray(elements.reshape(len(elements), -1)[:, self.layout]).view(U32)
+        return np.ascontiguousarray(elements.reshape(len(elements), -1)[:, self.layout]).view(self.word)
+
+
+def _unpacked(words: np.ndarray, bits: int) -> np.ndarray:
+    """Registers' elements of so many bits, the lowest first."""
+    if bits >= 8:
+        return words.view(f"u{bits // 8}")
+    single = np.unpackbits(words.view(np.uint8), axis=-1, bitorder="little")
+    return np.packbits(single.reshape(*single.shape[:-1], -1, bits), axis=-1, bitorder="little")[..., 0]
 
 
 def decode(elements: np.ndarray, type_: str) -> np.ndarray:
@@ -70,7 +106,11 @@ def decode(elements: np.ndarray, type_: str) -> np.ndarray:
         return (elements.astype(U32) << np.uint32(16)).view(np.float32).astype(np.float64)
     if type_ == "tf32":
         return (elements & _TF32).view(np.float32).astype(np.float64)
-    named = {"f16": "f2", "f32": "f4", "s8": "i1", "u8": "u1", "s32": "i4"}[type_]
+    if type_ in ("e4m3", "e5m2"):
+        return FORMATS[type_].widen(elements)
+    if type_ == "s4":
+        return (elements ^ 8).astype(np.float64) - 8
+    named = {"f16": "f2", "f32": "f4", "s8": "i1", "s32": "i4", "f64": "f8"}.get(type_, "u1")
     return elements.view(named).astype(np.float64)
 
 
@@ -78,16 +118,25 @@ def encode(values: np.ndarray, type_: str) -> np.ndarray:
     """Float64 as raw elements: floats to nearest even, integers wrapped to their width."""
     if type_ == "s32":
         return values.astype(np.int64).astype(np.int32).view(U32)
+    if type_ == "f64":
+        return values.view(U64)
     rounded = values.astype({"f16": np.float16, "f32": np.float32}[type_]).view(f"u{WIDTHS[type_]}")
     nan = {"f16": np.uint16(0x7FFF), "f32": np.uint32(0x7FFFFFFF)}[type_]
     return np.where(np.isnan(values), nan, rounded)
+
+
+def extents(shape: str) -> tuple[int, int, int]:
+    """(16, 8, 4) of 'm16n8k4'."""
+    m, _, rest = shape[1:].partition("n")
+    n, _, k = rest.partition("k")
+    return int(m), int(n), int(k)
 
 
 def multiplicand_a(rows: int, columns: int, type_: str) -> Fragment:
     """A (M x K) of mma: register r of a lane holds neighbours of one row, at row groupID, or 8 below for every second
     register of a matrix of 16 rows.
     """
-    packed, tall = 4 // WIDTHS[type_], rows // 8
+    packed, tall = packed_in(type_), rows // 8
     r, j = np.arange(rows * columns // (WARP * packed))[:, None], np.arange(packed)
     row = _GROUP + 8 * (r % tall) + 0 * j
     column = packed * _MEMBER + j + 4 * packed * (r // tall)
@@ -96,7 +145,7 @@ def multiplicand_a(rows: int, columns: int, type_: str) -> Fragment:
 
 def multiplicand_b(rows: int, columns: int, type_: str) -> Fragment:
     """B (K x N) of mma: a register holds neighbours of one column."""
-    packed = 4 // WIDTHS[type_]
+    packed = packed_in(type_)
     r, j = np.arange(rows * columns // (WARP * packed))[:, None], np.arange(packed)
     row = packed * _MEMBER + j + 4 * packed * r
     return Fragment(type_, (rows, columns), (row * columns + _GROUP).reshape(WARP, -1))
@@ -131,5 +180,5 @@ def quad_pairs(operand: str, type_: str, row_major: bool) -> Fragment:
 
 def runs(rows: int, columns: int, type_: str, registers: int) -> Fragment:
     """An operand of wmma: lane l holds the l-th run of rows * columns / 32 elements in row-major order."""
-    own, held = rows * columns // WARP, registers * 4 // WIDTHS[type_]
+    own, held = rows * columns // WARP, registers * packed_in(type_)
     return Fragment(type_, (rows, columns), np.arange(WARP)[:, None] * own + np.arange(held) % own)

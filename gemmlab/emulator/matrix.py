@@ -13,9 +13,12 @@ import numpy as np
 
 from .faults import Hazard, KernelFault
 from .fragments import (
+    MIXED,
+    SHAPES,
     U32,
     Fragment,
     accumulator,
+    extents,
     multiplicand_a,
     multiplicand_b,
     quad_pairs,
@@ -39,15 +42,6 @@ from .ptx import Instruction, Operand
 
 ROW = np.dtype(np.complex128)
 """A row of 8 16-bit elements, as the 16 bytes that one address stands for."""
-
-SHAPES = {
-    "f16": ("m8n8k4", "m16n8k8", "m16n8k16"),
-    "bf16": ("m16n8k8", "m16n8k16"),
-    "tf32": ("m16n8k4", "m16n8k8"),
-    "s8": ("m8n8k16", "m16n8k16", "m16n8k32"),
-    "u8": ("m8n8k16", "m16n8k16", "m16n8k32"),
-}
-"""Shapes of mma.sync by the type of A and B (PTX ISA, "mma", sm_75 to sm_90), without sparse, sub-byte, FP8 and f64."""
 
 
 def by_warp(batch: Batch, values: list[np.ndarray]) -> np.ndarray:
@@ -116,12 +110,14 @@ def put(frame: Frame, mask: Mask, outputs: list[int], words: np.ndarray) -> None
         frame.registers[index] = value if mask is None else merge(mask, value, frame.registers[index])
 
 
-def words_of(operand: Operand, count: int, instruction: Instruction, code: Code) -> Callable[[Frame], np.ndarray]:
-    """Reader of a vector operand as (warps, 32, count) 32-bit words."""
+def words_of(
+    operand: Operand, count: int, instruction: Instruction, code: Code, word: np.dtype = U32
+) -> Callable[[Frame], np.ndarray]:
+    """Reader of a vector operand as (warps, 32, count) words."""
     items = registers_of(operand)
     if len(items) != count:
         raise UnsupportedInstruction(instruction, f"this shape takes {count} registers here, not {len(items)}")
-    reads = [read(item, U32, instruction, code) for item in items]
+    reads = [read(item, word, instruction, code) for item in items]
     return lambda frame: by_warp(frame.batch, [get(frame.registers) for get in reads])
 
 
@@ -234,14 +230,17 @@ def _halves(words: np.ndarray) -> np.ndarray:
 @opcode("mma")
 def mma(instruction: Instruction, code: Code) -> Step:
     """PTX ISA, "mma": d = a b + c for a whole warp."""
-    a_type, b_type = instruction.parts[-3:-1]
+    combined = instruction.parts[-2:] if instruction.parts[-1] == "popc" else ()
+    types = instruction.parts[: len(instruction.parts) - len(combined)][-4:]
+    _, a_type, b_type, _ = types
     shape = next((p for p in instruction.parts if p in SHAPES.get(a_type, ())), None)
-    if shape is None or "sp" in instruction.parts or (a_type != b_type and not {a_type, b_type} <= {"s8", "u8"}):
+    mixed = a_type == b_type or any({a_type, b_type} == pair for pair in MIXED)
+    if shape is None or not mixed or any(p.startswith(("sp", "kind")) for p in instruction.parts):
         raise UnsupportedInstruction(instruction, "the emulator has no mma of this shape and these types")
-    d, a, b, c = _fragments(instruction, shape)
+    d, a, b, c = _fragments(instruction, shape, types)
     outputs = outputs_of(instruction.operands[0], d.registers, instruction, code)
     reads = [
-        words_of(operand, fragment.registers, instruction, code)
+        words_of(operand, fragment.registers, instruction, code, fragment.word)
         for operand, fragment in zip(instruction.operands[1:], (a, b, c), strict=True)
     ]
     return product(instruction, outputs, d, (a, b, c), reads)
@@ -254,12 +253,15 @@ def product(
     fragments: tuple[Fragment, Fragment, Fragment],
     reads: list[Callable[[Frame], np.ndarray]],
 ) -> Step:
-    """Step d = a @ b + c."""
+    """Step d = a @ b + c; of single bits, .xor counts those that differ instead of those that both have."""
+    exclusive = instruction.parts[-2:] == ("xor", "popc")
     limits = np.iinfo(np.int32) if "satfinite" in instruction.parts else None
 
     def step(frame: Frame, mask: Mask) -> None:
         a, b, c = (fragment.matrix(get(frame)) for fragment, get in zip(fragments, reads, strict=True))
         value = a @ b + c
+        if exclusive:
+            value = a.sum(-1, keepdims=True) + b.sum(-2, keepdims=True) - 2 * (a @ b) + c
         if limits is not None:
             value = np.clip(value, limits.min, limits.max)
         put(frame, mask, outputs, d.words(value))
@@ -267,12 +269,12 @@ def product(
     return warp_wide(instruction, step)
 
 
-def _fragments(instruction: Instruction, shape: str) -> tuple[Fragment, ...]:
-    """D, A, B and C of mma.sync."""
-    d_type, a_type, b_type, c_type = instruction.parts[-4:]
+def _fragments(instruction: Instruction, shape: str, types: tuple[str, ...]) -> tuple[Fragment, ...]:
+    """D, A, B and C of mma.sync, of these types."""
+    d_type, a_type, b_type, c_type = types
     at = instruction.parts.index(shape)
     a_order, b_order = instruction.parts[at + 1 : at + 3]
-    if shape == "m8n8k4":
+    if shape == "m8n8k4" and a_type == "f16":
         return (
             quad_pairs("c", d_type, True),
             quad_pairs("a", a_type, a_order == "row"),
@@ -288,10 +290,3 @@ def _fragments(instruction: Instruction, shape: str) -> tuple[Fragment, ...]:
         multiplicand_b(k, n, b_type),
         accumulator(m, n, c_type),
     )
-
-
-def extents(shape: str) -> tuple[int, int, int]:
-    """(16, 8, 4) of 'm16n8k4'."""
-    m, _, rest = shape[1:].partition("n")
-    n, _, k = rest.partition("k")
-    return int(m), int(n), int(k)

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .fragments import WIDTHS, Fragment, runs
+from .fragments import WIDTHS, Fragment, extents, runs
 from .instructions import Code, Frame, Site, Step, UnsupportedInstruction, opcode, read, registers_of
 from .lanes import WARP, Mask, both, uniform
 from .loadstore import SPACES, address_of, by_space, load, store
-from .matrix import by_warp, extents, lattice, outputs_of, product, put, warp_wide, words_of
+from .matrix import by_warp, lattice, outputs_of, product, put, warp_wide, words_of
 from .memory import UNITS
 from .ptx import Instruction
 
@@ -27,8 +27,9 @@ SHAPES = {
     "s8": ("m16n16k16", "m32n8k16", "m8n32k16"),
     "u8": ("m16n16k16", "m32n8k16", "m8n32k16"),
     "tf32": ("m16n16k8",),
+    "f64": ("m8n8k4",),
 }
-"""Shapes of wmma by the type of A and B (PTX ISA, "wmma.mma"), without f64 and sub-byte types."""
+"""Shapes of wmma by the type of A and B (PTX ISA, "wmma.mma"), without sub-byte types."""
 
 
 @opcode("wmma")
@@ -150,7 +151,7 @@ def _load(instruction: Instruction, code: Code) -> Step:
 
 def _store(instruction: Instruction, code: Code) -> Step:
     fragment = _operand(instruction, "d", instruction.parts[-1], len(registers_of(instruction.operands[1])))
-    values = words_of(instruction.operands[1], fragment.registers, instruction, code)
+    values = words_of(instruction.operands[1], fragment.registers, instruction, code, fragment.word)
     pieces = _pieces(instruction, fragment)
     places = _places(instruction, code, 0, pieces)
 
@@ -183,7 +184,7 @@ def _mma(instruction: Instruction, code: Code) -> Step:
     ]
     d, *sources = fragments
     reads = [
-        words_of(operand, fragment.registers, instruction, code)
+        words_of(operand, fragment.registers, instruction, code, fragment.word)
         for operand, fragment in zip(instruction.operands[1:], sources, strict=True)
     ]
     outputs = outputs_of(instruction.operands[0], d.registers, instruction, code)
