@@ -168,6 +168,17 @@ def test_a_report_that_fits_into_its_terminal_stands_beside_the_source_as_it_doe
     assert max(map(len, in_terminal(monkeypatch, widest - 1, traced))) < widest
 
 
+def test_a_terminal_that_knows_only_ascii_shows_the_rest_of_a_source_as_escapes(monkeypatch):
+    traced = cp.Trace((), (), source="// na\u00efve \u4f60")
+    plain, screen = str(traced), io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    with monkeypatch.context() as patched:
+        patched.setattr(sys, "stdout", screen)
+        print(traced)
+        screen.flush()
+    assert "// na\u00efve \u4f60" in plain
+    assert b"   1  // na\\xefve \\u4f60\n" in screen.buffer.getvalue()
+
+
 def test_text_names_each_counter_as_nsight_compute_does():
     words = [line.split() for line in str(cp.trace(*turn())).splitlines()]
     assert ["ld.global", "requests", "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"] in words

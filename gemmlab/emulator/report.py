@@ -105,7 +105,7 @@ def text(source: str, accesses: tuple[Access, ...], hazards: tuple[Hazard, ...])
         widths = [max(map(len, column)) for column in zip(*names, strict=True)]
         result += [*_wrapped(NOTE, room, "", ""), "in Nsight Compute:"]
         result += [f"  {op:<{widths[0]}}  {what:<{widths[1]}}  {name}" for op, what, name in names]
-    return "\n".join(result)
+    return _writable("\n".join(result))
 
 
 def _table(shown: Sequence[Line], columns: Sequence[Column], room: float) -> list[str]:
@@ -211,6 +211,12 @@ def _side(column: Column) -> str:
 def _room() -> float:
     """Characters of a line: as many as the terminal has, and no bound where the text goes elsewhere."""
     return shutil.get_terminal_size().columns if sys.stdout and sys.stdout.isatty() else inf
+
+
+def _writable(written: str) -> str:
+    """Text with what the terminal's encoding lacks as escapes, so that no comment of a source stops its report."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    return written.encode(encoding, "backslashreplace").decode(encoding)
 
 
 def _wrapped(sentence: str, room: float, first: str, others: str) -> list[str]:

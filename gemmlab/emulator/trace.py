@@ -23,7 +23,8 @@ class Trace:
     """What a traced launch showed: `accesses` one row a source line and kind of access, `hazards` what was wrong,
     `outputs` what the kernel wrote of each array that it may write (none where the launch was stopped).
 
-    Printed, or shown by a notebook, it is the kernel's `source` with both beside each line.
+    Printed, or shown by a notebook, it is the kernel's `source` with both beside each line. Rows are dataclasses:
+    `pandas.DataFrame(trace.accesses)` makes a table of them, `dataclasses.asdict(row)` a dictionary of one.
     """
 
     accesses: tuple[Access, ...]
