@@ -187,6 +187,14 @@ def test_text_names_each_counter_as_nsight_compute_does():
     assert ["st.shared", "wavefronts", "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum"] in words
 
 
+def test_a_counter_that_takes_in_another_kind_of_access_is_said_to():
+    (row,) = (access for access in cp.trace(*turn()).accesses if access.op == "ld.global")
+    for op, said in (("ld.global", False), ("cp.async.global", True), ("ldmatrix.x4", True), ("stmatrix.x1", True)):
+        trace = cp.Trace((replace(row, op=op),), (), source="int a;")
+        for shown in (str(trace), html.unescape(trace._repr_html_())):
+            assert ("counter of global loads takes in cp.async" in " ".join(shown.split())) == said
+
+
 def test_a_kernel_that_asks_for_nothing_has_no_counters_and_no_note_on_them():
     trace = cp.trace(cp.RawKernel('extern "C" __global__ void idle() {}', "idle"), (1,), (32,), ())
     assert str(trace).splitlines() == [

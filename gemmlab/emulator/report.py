@@ -25,6 +25,10 @@ NOTE = (
     "'bytes' are those of a lane; 'ideal' serves the same lanes with the fewest sectors (32 bytes) or wavefronts (128 "
     "bytes)."
 )
+COUNTED_TOGETHER = (
+    "Nsight Compute's counter of global loads takes in cp.async, and those of shared loads and stores take in ldmatrix "
+    "and stmatrix."
+)
 WIDTH = 100
 """Characters of a line of text in which a finding is wrapped, where the terminal is not narrower."""
 ELSEWHERE = "(on no line of this source)"
@@ -105,6 +109,7 @@ def text(source: str, accesses: tuple[Access, ...], hazards: tuple[Hazard, ...])
         widths = [max(map(len, column)) for column in zip(*names, strict=True)]
         result += [*_wrapped(NOTE, room, "", ""), "in Nsight Compute:"]
         result += [f"  {op:<{widths[0]}}  {what:<{widths[1]}}  {name}" for op, what, name in names]
+        result += _wrapped(_counted_together(accesses), room, "", "")
     return _writable("\n".join(result))
 
 
@@ -167,7 +172,8 @@ def _explained(accesses: tuple[Access, ...]) -> str:
     names = "".join(f"<li>{op}, {what}: <code>{escape(name)}</code></li>" for op, what, name in _counters(accesses))
     return (
         f"<p>{escape(NOTE)}</p>"
-        f"<details><summary>the same counters in Nsight Compute</summary><ul>{names}</ul></details>"
+        f"<details><summary>the same counters in Nsight Compute</summary><ul>{names}</ul>"
+        f"{escape(_counted_together(accesses))}</details>"
     )
 
 
@@ -248,6 +254,11 @@ def _counters(accesses: Iterable[Access]) -> list[tuple[str, str, str]]:
         for what, name in (("requests", requests), (unit, units))
         if name
     ]
+
+
+def _counted_together(accesses: Iterable[Access]) -> str:
+    """What to know of these counters' names: nothing, where each counts one kind of access alone."""
+    return COUNTED_TOGETHER if any(a.op.startswith(("cp.", "ldmatrix", "stmatrix")) for a in accesses) else ""
 
 
 def _count_hazards(hazards: tuple[Hazard, ...]) -> list[str]:
