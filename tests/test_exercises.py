@@ -135,6 +135,14 @@ def test_a_kernel_that_stores_the_wrong_thing_is_refused_with_the_evidence(store
         ("k < K", "k < 32", "outside the error bound|bytes at byte"),
         ("float sum = 0.0f;", "float sum = C[row * N + col];", "NaN"),
         ("fmaf(a, b, sum)", "a + b", "outside the error bound"),
+        # 16 bits, which no small shape fills: 17 * 4096 + 16 elements and more
+        ("A[row * K + k]", "A[(unsigned short)(row * K + k)]", "1 of 2 results are right"),
+        ("B[k * N + col]", "B[(unsigned short)(k * N + col)]", "1 of 2 results are right"),
+        (
+            "C[row * N + col] = value",
+            "C[(unsigned short)(row * N + col)] = value",
+            "0 of 2 results (.|\n)*never written",
+        ),
     ],
 )
 def test_a_kernel_with_another_mistake_is_refused_too(old, new, evidence):

@@ -1,11 +1,11 @@
 """Attempts in CUDA: told as such where they are no source, have gaps, never end or are wrong; none floods the page."""
 
 import contextlib
-import functools
 import io
 import re
 import sys
 from collections.abc import Callable
+from functools import partial, wraps
 from typing import Any, TextIO
 
 from gemmlab import correctness, emulator, launch, nvrtc, roofline
@@ -14,6 +14,8 @@ from gemmlab.gemm import Gemm
 from gemmlab.launch import Kernel
 
 TRACED = Gemm(33, 31, 9)
+# Each array has more elements in one of them than 16 bits tell apart.
+LARGE = (Gemm(4097, 17, 17), correctness.DISCRIMINATING), (Gemm(17, 4097, 17), correctness.DISCRIMINATING)
 SECONDS = 25.0  # for all launches of an attempt; a right one takes one or two on two cores
 LOADS = ("ld.global", "cp.async.global")
 MOST_PRINTED = 2000  # characters that an attempt's printf shows
@@ -27,7 +29,7 @@ def of_source(judge: Callable[[str], str]) -> Callable[[Any], str]:
     It raises nvrtc.CompileError in the compiler's words, and shows MOST_PRINTED characters of what attempts print.
     """
 
-    @functools.wraps(judge)
+    @wraps(judge)
     def judged(source: Any) -> str:
         source = "..." if source is ... else source
         if not isinstance(source, str) or re.search("[\0\ud800-\udfff]", source):
@@ -44,10 +46,12 @@ def of_source(judge: Callable[[str], str]) -> Callable[[Any], str]:
 
 
 def require_right(attempt: Kernel) -> None:
-    """Raise Refused with what its examination says, or with the first hazards of an attempt whose results are right."""
-    examined = correctness.examine(attempt)
-    if not examined.correct:
-        raise Refused(examined.message)
+    """Raise Refused with what its examination says, the one at LARGE too, or with the first hazards of an attempt whose
+    results are right.
+    """
+    for examination in (correctness.examine, partial(correctness.judge, planned=LARGE)):
+        if not (examined := examination(attempt)).correct:
+            raise Refused(examined.message)
     traced = launch.trace(attempt, TRACED)
     if traced.hazards:
         raise Refused("right here, but by luck: " + "\n".join(map(str, traced.hazards)))
