@@ -8,8 +8,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from types import ModuleType
 
-from gemmlab import compiler_log
+from gemmlab import compiler_log, compiler_process
 from gemmlab.compiler_log import SOURCE_NAME
+
+SECONDS = 120.0
+"""A compilation is stopped after so long, as a launch is unless told otherwise."""
 
 _ARCHITECTURE = re.compile(r"(?:sm|compute)_(\d{2,3})([af]?)")
 _OPTION_KINDS = {
@@ -21,6 +24,10 @@ _OPTION_KINDS = {
     "--generate-line-info": "lines",
 }
 _DEFAULT_OPTIONS = {"standard": "-std=c++17", "lines": "-lineinfo"}
+_CURE_OF_EXCESS = (
+    "What takes long to compile, or much memory: large arrays with initial values, loops unrolled far, long or deeply "
+    "nested expressions, and templates that multiply. Make these smaller."
+)
 
 
 class CompileError(Exception):
@@ -68,8 +75,9 @@ class KernelResources:
 def compile_ptx(source: str, options: tuple[str, ...] = (), arch: str = "sm_90") -> str:
     """Return the PTX of a CUDA C++ source for `arch` ('sm_90' or 'compute_90'), with `.loc` lines.
 
-    The source is C++17 unless an option says otherwise. Raises CompileError when NVRTC refuses it; ValueError for an
-    empty source, an unknown architecture or an option that sets one; CompilerUnavailable where NVRTC is not installed.
+    The source is C++17 unless an option says otherwise. Raises CompileError when NVRTC refuses it, crashes over it, or
+    takes more than SECONDS or compiler_process.MEMORY_BYTES; ValueError for an empty source, an unknown architecture or
+    an option that sets one; CompilerUnavailable where NVRTC is not installed.
     """
     ptx, _ = _compile(_checked_source(source), _checked_options(options), f"compute_{_compute_capability(arch)}")
     return ptx
@@ -113,17 +121,14 @@ def supported_architectures() -> tuple[str, ...]:
 @functools.lru_cache(maxsize=256)
 def _compile(source: str, options: tuple[str, ...], arch: str) -> tuple[str, str]:
     """Return the PTX and the log. A real architecture (sm_90) makes NVRTC run ptxas as well, a virtual one does not."""
+    _bindings()
     all_options = (f"-arch={arch}", *_default_options(options), *options, *_include_options())
-    arguments = [option.encode() for option in all_options]
-    program = _call("nvrtcCreateProgram", source.encode(), SOURCE_NAME.encode(), 0, [], [])
     try:
-        (status,) = _bindings().nvrtcCompileProgram(program, len(arguments), arguments)
-        log = _text("nvrtcGetProgramLogSize", "nvrtcGetProgramLog", program)
-        ptx = _text("nvrtcGetPTXSize", "nvrtcGetPTX", program)
-    finally:
-        _call("nvrtcDestroyProgram", program)
-    if status.value:
-        raise CompileError(compiler_log.message(log, source, options, ptx) or status.name, log, source)
+        status, log, ptx = compiler_process.compiled(SOURCE_NAME, source, all_options, SECONDS)
+    except compiler_process.CompilerStopped as stopped:
+        raise CompileError(f"NVRTC {stopped}. {_CURE_OF_EXCESS}", source=source) from None
+    if status:
+        raise CompileError(compiler_log.message(log, source, options, ptx) or status, log, source)
     if not ptx:
         raise ValueError(f"options {options} make NVRTC write something other than PTX: leave out -dlto and -optix-ir")
     return ptx, log
@@ -250,11 +255,3 @@ def _call(function: str, *arguments):
     if status.value:
         raise RuntimeError(f"{function} failed with {status.name}")
     return values[0] if len(values) == 1 else values
-
-
-def _text(size_function: str, function: str, program) -> str:
-    # NVRTC writes into the buffer. Python shares the one bytes object of each single byte, so only a lone zero,
-    # which NVRTC overwrites with zero, is safe to pass.
-    buffer = b"\0" * _call(size_function, program)
-    _call(function, program, buffer)
-    return buffer.decode(errors="replace").replace("\0", "")

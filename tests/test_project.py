@@ -23,6 +23,7 @@ LONGEST_MODULE = 300
 LAYERS = (
     "gpus",
     "compiler_log",
+    "compiler_process",
     "nvrtc",
     "quoting",
     "gemm",
