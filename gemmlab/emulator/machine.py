@@ -45,7 +45,9 @@ that would release it."""
 POLL = PATIENCE // 50
 """Blocks that one counts for which looks at a flag."""
 
-STEPS_PER_LOOK = 1000
+STEPS_PER_LOOK = 16
+"""Instructions between two looks at the clock: the slowest take a tenth of a second."""
+
 NOTICE_SECONDS = 10.0
 """After so long in one batch of blocks a launch says where it is, or stops where it has gone wrong before."""
 
@@ -88,7 +90,7 @@ class Machine:
         try:
             with np.errstate(all="ignore"):
                 for batch in batches(grid[::-1], block[::-1], lanes):
-                    self._notice = time.monotonic() + NOTICE_SECONDS
+                    self._notice = min(time.monotonic() + NOTICE_SECONDS, self._deadline)
                     self.look_at_the_clock(function.blocks[0].exit.line)
                     self._run_batch(function, batch, regions, parameters)
         finally:
@@ -127,7 +129,7 @@ class Machine:
         blocks = function.blocks
         standing = Standing({0: mask}, mask)
         pending = standing.pending
-        ticks = steps = turns = 0
+        ticks = turns = 0
         block = blocks[0]
         try:
             while True:
@@ -140,12 +142,10 @@ class Machine:
                 mask = pending.pop(number)
                 block = blocks[number]
                 ticks += POLL + 1 if block.polls else 1
-                steps += 1 + len(block.steps)
-                if steps > STEPS_PER_LOOK:
-                    steps = 0
+                for at in range(0, len(block.steps) or 1, STEPS_PER_LOOK):
                     self.look_at_the_clock(block.exit.line)
-                for step in block.steps:
-                    step(frame, mask)
+                    for step in block.steps[at : at + STEPS_PER_LOOK]:
+                        step(frame, mask)
                 self._leave(block.exit, function, frame, mask, standing)
         except KeyboardInterrupt:
             raise KeyboardInterrupt(f"line {block.exit.line}: the launch was interrupted here") from None
