@@ -27,6 +27,7 @@ from .arrays import (
 from .device import RawKernel, architecture, time_budget, time_limit, use_architecture
 from .faults import Hazard, KernelFault
 from .instructions import UnsupportedInstruction
+from .ptx import PtxError
 from .requests import Request, request
 from .trace import Trace, trace
 from .traffic import Access
@@ -37,6 +38,7 @@ __all__ = [
     "Hazard",
     "KernelFault",
     "KernelNotFound",
+    "PtxError",
     "RawKernel",
     "Request",
     "Trace",

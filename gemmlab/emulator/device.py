@@ -22,6 +22,9 @@ from .observer import Observer
 
 DEFAULT_ARCHITECTURE = "sm_90"
 
+MOST_PTX = 1 << 23
+"""Characters of PTX that are read of a source: three times what 20,000 statements make."""
+
 _settings = {
     "architecture": os.environ.get("GEMMLAB_ARCHITECTURE", DEFAULT_ARCHITECTURE),
     "seconds": float(os.environ.get("GEMMLAB_TIME_LIMIT", "120")),
@@ -67,17 +70,24 @@ def time_budget(seconds: float) -> Iterator[None]:
 
 @functools.lru_cache(maxsize=128)
 def _module(source: str, options: tuple[str, ...], arch: str) -> ptx.Module:
-    return parser.parse(nvrtc.compile_ptx(source, options, arch))
+    text = nvrtc.compile_ptx(source, options, arch)
+    if len(text) > MOST_PTX:
+        raise nvrtc.CompileError(
+            f"NVRTC makes {len(text):,} characters of PTX of this source, more than the {MOST_PTX:,} that the emulator "
+            "reads: unroll less, and fill large arrays in a loop instead of by initial values.",
+            source=source,
+        )
+    return parser.parse(text)
 
 
 @functools.lru_cache(maxsize=128)
 def _program(source: str, options: tuple[str, ...], arch: str, kernel: str) -> Program:
-    module = _module(source, options, arch)
-    if kernel not in module.kernels:
-        raise nvrtc.KernelNotFound(kernel, module.kernels)
     if re.search(r"\basm\b", source):
         # NVRTC passes inline PTX on unread; ptxas alone knows what the architecture has of it
         nvrtc.resources(source, kernel, options, arch)
+    module = _module(source, options, arch)
+    if kernel not in module.kernels:
+        raise nvrtc.KernelNotFound(kernel, module.kernels)
     return compile_kernel(module, kernel, MEMORY)
 
 
@@ -85,8 +95,9 @@ class RawKernel:
     """A kernel from CUDA C++ source, as cupy.RawKernel: `kernel(grid, block, args, shared_mem=0)`.
 
     Raises, at the first use: nvrtc.CompileError with the compiler's own log; nvrtc.KernelNotFound;
-    UnsupportedInstruction for PTX that the emulator does not run. A launch raises KernelFault for what the GPU would
-    refuse or fault on, and TypeError for an argument that no kernel takes.
+    UnsupportedInstruction for PTX that the emulator does not run, and PtxError, of which that is a kind, for PTX that
+    it cannot read. A launch raises KernelFault for what the GPU would refuse or fault on, and TypeError for an argument
+    that no kernel takes.
     """
 
     def __init__(
