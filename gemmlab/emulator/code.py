@@ -164,16 +164,18 @@ def _place_globals(
             symbols[variable.name] = ("global", allocation.base)
             placed.append((variable, allocation))
     for variable, allocation in placed:
-        allocation.buffer[:] = _initial_bytes(variable, symbols)
+        initial = _initial_bytes(variable, symbols)
+        allocation.buffer[: initial.size] = initial
+        allocation.buffer[initial.size :] = 0  # C++: static storage starts at zero
     return tuple(allocation for _, allocation in placed)
 
 
 def _initial_bytes(variable: Variable, symbols: dict[str, tuple[str, int]]) -> np.ndarray:
-    """The initialiser's bytes, zero-extended to the variable's size (C++: static storage starts at zero)."""
+    """The bytes of the initialiser, which may be shorter than the variable."""
     size = variable.element_bytes
     values = [symbols[v.base.name][1] + v.offset if isinstance(v, Address) else v for v in variable.initial]
     raw = b"".join((v % (1 << 8 * size)).to_bytes(size, "little") for v in values)
-    return np.frombuffer(raw.ljust(max(variable.bytes, 1), b"\0"), np.uint8)
+    return np.frombuffer(raw, np.uint8)
 
 
 def _place_parameters(
