@@ -22,7 +22,7 @@ class Hazards:
         """Keep a finding, or add its count to one of its like."""
         accesses = tuple(sorted(hazard.accesses))
         lines = () if accesses else (hazard.line, *hazard.lines)
-        key = (hazard.kind, hazard.array, lines, accesses, "" if hazard.line else hazard.what)
+        key = (hazard.kind, hazard.array, lines, accesses, "" if hazard.line or hazard.space else hazard.what)
         seen = self._found.get(key)
         if seen is None:
             self._found[key] = hazard
