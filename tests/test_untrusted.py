@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from gemmlab import emulator as cp
-from gemmlab.emulator.machine import ON_CHIP_BYTES, WATCHED_BYTES
+from gemmlab.emulator.machine import ON_CHIP_BYTES, STEPS_PER_LOOK, WATCHED_BYTES
 from gemmlab.emulator.memory import CAPACITY, GlobalMemory
 from gemmlab.emulator.observer import Observer
+from gemmlab.emulator.shadow import Shadow
 
 
 @pytest.fixture
@@ -57,6 +58,28 @@ def test_the_time_limit_holds_from_batch_to_batch_of_the_largest_grid(limit, bod
 def test_a_kernel_that_never_ends_is_stopped(limit, body, capsys):
     limit(0.3)
     assert fault(body, floats(1), block=64).kind == "timeout"
+
+
+class Slow(Observer):
+    """Each access takes a second of a clock of its own."""
+
+    now = 0.0
+
+    def access(self, site, frame, address, mask):
+        self.now += 1
+
+    def monotonic(self):
+        return self.now
+
+
+def test_the_time_limit_holds_where_single_instructions_are_slow_and_no_block_ends(limit, monkeypatch):
+    limit(50)
+    slow = Slow()
+    monkeypatch.setattr("gemmlab.emulator.machine.time", slow)
+    body = "".join(f"y[{i}] = {i};" for i in range(1000))
+    trace = cp.trace(kernel(body, "volatile float* y"), (1,), (1,), (floats(1000),), observers=(slow,))
+    assert [hazard.kind for hazard in trace.hazards] == ["timeout"]
+    assert 50 < slow.now <= 50 + STEPS_PER_LOOK
 
 
 def test_launches_that_share_a_budget_of_time_end_together_and_the_limit_of_each_is_back_after_it(limit):
@@ -197,3 +220,44 @@ def test_a_call_without_end_is_refused():
 extern "C" __global__ void k(int* y) { y[0] = f(y); }"""
     with pytest.raises(cp.UnsupportedInstruction, match="calls itself"):
         cp.RawKernel(source, "k")((1,), (1,), (cp.zeros(1, np.int32),))
+
+
+def test_a_block_copy_that_runs_out_of_its_array_is_few_findings():
+    trace = cp.trace(kernel("memset(y, 0, 1024);"), (1,), (1,), (floats(64),))
+    (found,) = [hazard for hazard in trace.hazards if hazard.kind == "out-of-bounds"]
+    # 1024 bytes less the 64 floats, one by one
+    assert (found.offset, found.count) == (256, 1024 - 256)
+
+
+def test_a_race_is_told_of_more_accesses_than_16_bits_count():
+    pair = Shadow(16).pair("readers")
+    at, lane = np.array([0]), np.array([3])
+    concurrent = lambda who, when, at, now: np.ones(at.shape, bool)  # noqa: E731
+    pair.add(at, lane, lane, 1, 40_000, concurrent)
+    pair.add(at, lane + 1, lane + 1, 2, 40_001, concurrent)
+    assert [record.take(at) for record in (pair.low, pair.high)] == [(3, 1, 40_000), (4, 2, 40_001)]
+
+
+@pytest.mark.parametrize("text", ["}", "{", ".reg .b32 zz<0>", "ret; }"])
+def test_inline_ptx_that_breaks_the_form_of_its_kernel_is_refused_by_ptxas(text):
+    with pytest.raises(cp.CompileError, match="ptxas"):
+        kernel(f'asm volatile("{text}");')((1,), (1,), (floats(1),))
+
+
+def test_more_registers_than_there_can_be_are_refused():
+    with pytest.raises(cp.PtxError, match="1048577 registers zz are more than"):
+        kernel('asm volatile(".reg .b32 zz<1048577>;");')((1,), (1,), (floats(1),))
+
+
+def test_more_ptx_than_the_emulator_reads_is_refused(monkeypatch):
+    monkeypatch.setattr("gemmlab.emulator.device.MOST_PTX", 100)
+    with pytest.raises(cp.CompileError, match=r"makes [\d,]+ characters of PTX of this source, more than the 100"):
+        kernel("y[0] = 3.25f;")((1,), (1,), (floats(1),))
+
+
+def test_a_large_variable_of_a_kernel_begins_as_its_initial_values_and_zeros():
+    source = """__device__ int table[5000000] = {7, 8};
+extern "C" __global__ void k(const int* at, int* y) { y[threadIdx.x] = table[at[threadIdx.x]]; }"""
+    y = cp.zeros(4, np.int32)
+    cp.RawKernel(source, "k")((1,), (4,), (cp.asarray(np.array([0, 1, 2, 4_999_999], np.int32)), y))
+    np.testing.assert_array_equal(y.get(), [7, 8, 0, 0])

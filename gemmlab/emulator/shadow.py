@@ -24,7 +24,7 @@ class Records:
     def __init__(self, size: int) -> None:
         self.who = np.zeros(size, np.int64)
         self.when = np.full(size, NEVER, np.int32)
-        self.site = np.zeros(size, np.int16)
+        self.site = np.zeros(size, np.int32)
 
     def take(self, at: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         return self.who[at], self.when[at], self.site[at]
@@ -66,7 +66,7 @@ class Pair:
             self.high.put(at, high, when, site)
             return
         for record, new, better in ((self.low, low, np.less), (self.high, high, np.greater)):
-            best = (new, np.full(new.shape, when, np.int32), np.full(new.shape, site, np.int16))
+            best = (new, np.full(new.shape, when, np.int32), np.full(new.shape, site, np.int32))
             for who, time, number, keep in kept:
                 wins = keep & better(who, best[0])
                 best = tuple(np.where(wins, a, b) for a, b in zip((who, time, number), best, strict=True))
