@@ -16,7 +16,7 @@ from gemmlab.launch import Kernel
 TRACED = Gemm(33, 31, 9)
 # Each array has more elements in one of them than 16 bits tell apart.
 LARGE = (Gemm(4097, 17, 17), correctness.DISCRIMINATING), (Gemm(17, 4097, 17), correctness.DISCRIMINATING)
-SECONDS = 25.0  # for all launches of an attempt; a right one takes one or two on two cores
+SECONDS = 25.0  # for all launches of an attempt; a right one takes one to three on a core of a Xeon
 LOADS = ("ld.global", "cp.async.global")
 MOST_PRINTED = 2000  # characters that an attempt's printf shows
 _QUOTED = re.compile(r'"(?:\\.|[^"\\\n])*"')
