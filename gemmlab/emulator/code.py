@@ -69,7 +69,7 @@ class CompiledBlock:
 @dataclass(frozen=True)
 class CompiledFunction:
     """A function as blocks, with its registers and the bytes of local memory that a thread needs for it, and the byte
-    that fills them at first.
+    that fills them at first. `absent_fill` is a line and the byte of what its shuffle brings from absent lanes.
     """
 
     function: Function
@@ -77,6 +77,7 @@ class CompiledFunction:
     blocks: tuple[CompiledBlock, ...]
     local_bytes: int
     local_fill: int = POISON
+    absent_fill: tuple[int, int] | None = None
 
     @cached_property
     def returns(self) -> frozenset[int]:
@@ -94,10 +95,19 @@ class CompiledFunction:
         """Lines of instructions that have NaN for a constant."""
         return nan_constants(self.function)
 
+    @cached_property
+    def shuffles(self) -> bool:
+        """Whether lanes ask others for their values."""
+        return any(block.exit.exchange and block.exit.exchange.ask for block in self.blocks)
+
     def started_with(self, fill: int) -> CompiledFunction:
         """The function with a byte all over the registers and the local memory that it has not written."""
         initial = [filled(each.dtype, fill) for each in self.code.initial]
         return replace(self, code=replace(self.code, initial=initial), local_fill=fill)
+
+    def answered_with(self, line: int, fill: int) -> CompiledFunction:
+        """The function with a byte all over what the shuffle of a line brings from a lane that takes no part."""
+        return replace(self, absent_fill=(line, fill))
 
 
 @dataclass(frozen=True)

@@ -255,7 +255,7 @@ class Machine:
         lanes = ready(frame, waits, None if waits[0].mask is None else standing.living)
         if lanes is not None and not lanes.any():
             return False
-        carry_out(frame, waits, lanes)
+        carry_out(frame, waits, lanes, self.program.kernel.absent_fill)
         for observer in frame.observers:
             observer.warp_met(frame, waits[0].line, lanes)
         standing.warp_waits = [w for w in standing.warp_waits if w not in waits]

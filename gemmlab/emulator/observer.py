@@ -34,6 +34,11 @@ class Observer:
     def warp_met(self, frame: Frame, line: int, mask: Mask) -> None:
         """Lanes of each warp met at a warp-level barrier or in an instruction of the whole warp."""
 
+    def absent(self, frame: Frame, line: int, lanes: np.ndarray, source: np.ndarray) -> None:
+        """Lanes of the mask asked lane `source` of their warp in a shuffle, and it takes no part: the ISA leaves open
+        what they get.
+        """
+
     def fence(self, frame: Frame, line: int, mask: Mask, wide: bool) -> None:
         """Lanes made what they wrote visible to the rest of their block, or (`wide`) of the GPU."""
 

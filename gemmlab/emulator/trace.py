@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass, field
 
 from . import report, unset
+from .absent import Absent
 from .aliasing import aliased_arrays
 from .device import REPORTS, RawKernel, launch
 from .divergence import Divergence
@@ -65,16 +66,17 @@ def trace(
     reads zero, a faulty store writes nothing, and the launch goes on where it can. Raises TypeError and
     nvrtc.CompileError as a plain launch does.
     """
-    traffic, hazards, touches = Traffic(), Hazards(), Touches()
+    traffic, hazards, touches, absent = Traffic(), Hazards(), Touches(), Absent()
     initialized = Initialized(hazards.report, touches)
-    watching = (traffic, Divergence(hazards.report), Races(hazards.report, touches), initialized, *observers)
+    watching = (traffic, Divergence(hazards.report), Races(hazards.report, touches), initialized, absent, *observers)
     suspects: tuple[unset.Suspect, ...] = ()
     try:
         suspects = unset.suspects(kernel)
-        before, begun = unset.contents() if suspects else [], time.monotonic()
+        repeatable = suspects or kernel.program.kernel.shuffles
+        before, begun = unset.contents() if repeatable else [], time.monotonic()
         launch(kernel, grid, block, args, shared_mem, hazards.report, watching)
         took, launching = time.monotonic() - begun, (kernel, grid, block, args, shared_mem)
-        found = tuple(unset.findings(suspects, launching, before, took))
+        found = tuple(unset.findings((*suspects, *absent.suspects(kernel.program)), launching, before, took))
     except KernelFault as stopped:
         hazards.report(stopped.hazard)
         found = tuple(hazard for suspect in suspects if suspect.said for hazard in suspect.hazards)

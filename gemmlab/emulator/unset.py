@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -44,11 +44,11 @@ Launching = tuple[RawKernel, object, object, tuple[object, ...], int]  # kernel,
 
 @dataclass(frozen=True)
 class Suspect:
-    """Code that may read what has no value, and the findings if it does. `said` when the compiler says so, `certain`
-    when that is all there is to know, for the code shows nothing of it.
+    """Code that may read what has no value, made with some byte there, and the findings if it does. `said` when the
+    compiler says so, `certain` when that is all there is to know, for the code shows nothing of it.
     """
 
-    program: Program
+    filled: Callable[[int], Program]
     hazards: tuple[Hazard, ...]
     said: bool = False
     certain: bool = False
@@ -57,7 +57,7 @@ class Suspect:
 def suspects(kernel: RawKernel) -> tuple[Suspect, ...]:
     """Return what is to be repeated to find out whether the kernel's results depend on variables without a value."""
     function = kernel.program.kernel
-    found = [Suspect(kernel.program, _read(function.early_reads))] if function.early_reads else []
+    found = [Suspect(_started(kernel.program), _read(function.early_reads))] if function.early_reads else []
     warned = nvrtc.used_before_set(kernel.code, kernel.options, kernel.architecture)
     if warned or function.nans:
         with contextlib.suppress(nvrtc.CompileError, UnsupportedInstruction):
@@ -98,9 +98,15 @@ def _kept(program: Program, warned: Iterable[tuple[int, str]], nans: tuple[int, 
     seen = bool(function.early_reads or program.local_bytes)
     if names:
         # What is calculated from nothing may become a constant here too.
-        yield Suspect(program, tuple(map(_said, names.items())), said=True, certain=not seen or bool(function.nans))
+        yield Suspect(
+            _started(program), tuple(map(_said, names.items())), said=True, certain=not seen or bool(function.nans)
+        )
     elif nans and seen:
-        yield Suspect(program, _read(function.early_reads or nans))
+        yield Suspect(_started(program), _read(function.early_reads or nans))
+
+
+def _started(program: Program) -> Callable[[int], Program]:
+    return lambda fill: replace(program, kernel=program.kernel.started_with(fill))
 
 
 def _said(at: tuple[int, list[str]]) -> Hazard:
@@ -117,22 +123,21 @@ def _read(lines: tuple[int, ...]) -> tuple[Hazard]:
 def _depends(suspect: Suspect, launching: Launching, before: Contents) -> bool:
     """Say whether other values change the outcome, and not only whatever else does, such as the clock."""
     try:
-        first = _outcome(suspect.program, FILLS[0], launching, before)
-        others = (fill for fill in FILLS[1:] if _outcome(suspect.program, fill, launching, before) != first)
-        return next(others, None) is not None and _outcome(suspect.program, FILLS[0], launching, before) == first
+        first = _outcome(suspect.filled(FILLS[0]), launching, before)
+        others = (fill for fill in FILLS[1:] if _outcome(suspect.filled(fill), launching, before) != first)
+        return next(others, None) is not None and _outcome(suspect.filled(FILLS[0]), launching, before) == first
     except TimeoutError:
         return suspect.said
 
 
-def _outcome(program: Program, fill: int, launching: Launching, before: Contents) -> Outcome:
+def _outcome(program: Program, launching: Launching, before: Contents) -> Outcome:
     """What a launch leaves in memory, prints and does wrong. Raises TimeoutError when it takes too long."""
     kernel, *how = launching
     _restore(before)
-    started = replace(program, kernel=program.kernel.started_with(fill))
     said, wrong = io.StringIO(), []
     try:
         with contextlib.redirect_stdout(said):
-            launch(kernel, *how, lambda hazard: wrong.append((hazard.kind, hazard.line)), program=started)
+            launch(kernel, *how, lambda hazard: wrong.append((hazard.kind, hazard.line)), program=program)
     except KernelFault as stopped:
         if stopped.hazard.kind == "timeout":
             raise TimeoutError from None

@@ -2,7 +2,8 @@
 
 The lanes that a member mask names wait for each other, wherever they stand, and then exchange values; lanes that have
 returned are not waited for. Lanes meet only in instructions of one form. A lane that is asked for and is not there,
-since it has returned or never was, gives 0, as on an H200 (the ISA leaves it open).
+since it has returned or never was, gives 0, as on an H200. The ISA leaves it open, and what a lane gives that the mask
+does not name, so observers are told of both.
 
 PTX ISA, "Data Movement and Conversion Instructions: shfl.sync" and "Parallel Synchronization and Communication
 Instructions: vote.sync, match.sync, activemask, redux.sync, elect.sync, bar.warp.sync".
@@ -35,6 +36,7 @@ from .instructions import (
 )
 from .lanes import WARP, Batch, Mask, both
 from .ptx import Instruction
+from .shuffles import Ask, absent_lanes, asking, shuffle
 
 _U32 = DTYPES["u32"]
 _LANE = np.arange(WARP, dtype=np.uint32)
@@ -47,7 +49,9 @@ Compute = Callable[[np.ndarray, np.ndarray, Values], tuple[np.ndarray, ...]]
 
 @dataclass(frozen=True)
 class Exchange:
-    """A warp-wide instruction: lanes meet in one `form` of it. `compute` is None for a barrier alone."""
+    """A warp-wide instruction: lanes meet in one `form` of it. `compute` is None for a barrier alone, `ask` for all but
+    shuffles.
+    """
 
     line: int
     form: str
@@ -55,6 +59,7 @@ class Exchange:
     sources: tuple[Read, ...] = ()
     outputs: tuple[int | None, ...] = ()
     compute: Compute | None = None
+    ask: Ask | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +89,7 @@ def exchange_of(instruction: Instruction, code: Code) -> Exchange:
         return Exchange(instruction.line, "bar.warp.sync" if parts[0] == "bar" else ".".join(parts[1:]), who)
     target, *given = operands
     kinds, compute = _operation(instruction)
+    ask = asking(instruction.parts[2]) if instruction.parts[0] == "shfl" else None
     if len(kinds) != len(given):
         raise UnsupportedInstruction(instruction, f"expected {len(kinds)} source operands, found {len(given)}")
     sources = tuple(
@@ -91,15 +97,15 @@ def exchange_of(instruction: Instruction, code: Code) -> Exchange:
         for o, t in zip(given, kinds, strict=True)
     )
     outputs = tuple(outputs_of(target, instruction, code))
-    return Exchange(instruction.line, instruction.opcode, who, sources, outputs, compute)
+    return Exchange(instruction.line, instruction.opcode, who, sources, outputs, compute, ask)
 
 
 def _operation(instruction: Instruction) -> tuple[list[np.dtype], Compute]:
     """Types of the source operands, and what is computed from them."""
     name, parts = instruction.parts[0], instruction.parts
     if name == "shfl":
-        source_of = _SOURCES[parts[2]]
-        return [_U32, _U32, _U32], lambda here, members, values: _shuffle(source_of, here, *values)
+        ask = asking(parts[2])
+        return [_U32, _U32, _U32], lambda here, members, values: shuffle(ask, here, *values)
     if name == "vote":
         return [DTYPES["pred"]], _VOTES[parts[2]]
     if name == "match":
@@ -114,31 +120,6 @@ def _operation(instruction: Instruction) -> tuple[list[np.dtype], Compute]:
 def pack(bits: np.ndarray) -> np.ndarray:
     """Booleans (..., 32) as one word for each warp, lane 0 in the lowest bit."""
     return (bits * _BIT).sum(axis=-1, dtype=np.uint32)[..., None]
-
-
-_SOURCES: dict[str, Callable[..., tuple[np.ndarray, np.ndarray]]] = {
-    "up": lambda lane, step, least, most, keep: (lane - step, lane - step >= most),
-    "down": lambda lane, step, least, most, keep: (lane + step, lane + step <= most),
-    "bfly": lambda lane, step, least, most, keep: (lane ^ step, lane ^ step <= most),
-    "idx": lambda lane, step, least, most, keep: (least | (step & keep), least | (step & keep) <= most),
-}
-"""The lane that each lane asks, and whether it lies within its segment."""
-
-
-def _shuffle(
-    source_of: Callable[..., tuple[np.ndarray, np.ndarray]],
-    here: np.ndarray,
-    value: np.ndarray,
-    b: np.ndarray,
-    c: np.ndarray,
-) -> tuple[np.ndarray, ...]:
-    """PTX ISA, "shfl.sync": c holds the segment's mask in bits 8 to 12 and the clamp in bits 0 to 4."""
-    lane = _LANE.astype(np.int64)
-    step, clamp, segment = (v.astype(np.int64) & 31 for v in (b, c, c >> np.uint32(8)))
-    source, inside = source_of(lane, step, lane & segment, (lane & segment) | (clamp & ~segment), ~segment)
-    source = np.broadcast_to(np.where(inside, source, lane), value.shape)
-    there = np.take_along_axis(np.broadcast_to(here, value.shape), source, axis=-1)
-    return np.where(there, np.take_along_axis(value, source, axis=-1), np.uint32(0)), inside
 
 
 def _ballot(here: np.ndarray, members: np.ndarray, values: Values) -> tuple[np.ndarray, ...]:
@@ -216,8 +197,10 @@ def _by_lane(batch: Batch, grid: tuple[int, ...], value: np.ndarray) -> np.ndarr
     return rows[:, : batch.threads].reshape(grid + batch.block)
 
 
-def carry_out(frame: Frame, waits: Sequence[WarpWait], lanes: Mask) -> None:
-    """Exchange values among `lanes`, which wait at one or several places, and write what each place is to receive."""
+def carry_out(frame: Frame, waits: Sequence[WarpWait], lanes: Mask, absent_fill: tuple[int, int] | None) -> None:
+    """Exchange values among `lanes`, which wait at one or several places, and write what each place is to receive. With
+    `absent_fill`, a line and a byte, what the ISA leaves open in that line is of that byte.
+    """
     first, registers, batch = waits[0].exchange, frame.registers, frame.batch
     if first.compute is None:
         return
@@ -226,7 +209,16 @@ def carry_out(frame: Frame, waits: Sequence[WarpWait], lanes: Mask) -> None:
     here = np.ones((1,) * 6, bool) if lanes is None else lanes
     grid = np.broadcast_shapes(*(v.shape[:3] for v in (here, members, *sources)))
     here, members, *sources = (_by_warp(batch, grid, v) for v in (here, members, *sources))
-    results = [_by_lane(batch, grid, result) for result in first.compute(here, members, sources)]
+    found = list(first.compute(here, members, sources))
+    if first.ask and (frame.observers or absent_fill):
+        source = np.broadcast_to(first.ask(*sources[1:])[0], found[0].shape)
+        absent = absent_lanes(here, members, source)
+        if absent_fill and absent_fill[0] == first.line:
+            found[0] = np.where(absent, np.uint32(absent_fill[1] * 0x01010101), found[0])
+        if absent.any():
+            for observer in frame.observers:
+                observer.absent(frame, first.line, *(_by_lane(batch, grid, v) for v in (absent, source)))
+    results = [_by_lane(batch, grid, result) for result in found]
     for wait in waits:
         put(frame, wait.exchange.outputs, results, both(wait.mask, lanes))
 
