@@ -4,14 +4,14 @@ import textwrap
 
 from gemmlab import emulator
 from gemmlab.columns import WIDTH
-from gemmlab.emulator.report import numbered
+from gemmlab.emulator.report import by_number
 
 NOTHING = "no hazard found"
 
 
 def text(traced: emulator.Trace) -> str:
     """Return every finding of a trace, each with its source lines under it."""
-    source = dict(reversed(numbered(traced.source)))
+    source = by_number(traced.source)
     return "\n".join(_finding(hazard, source) for hazard in traced.hazards) or NOTHING
 
 

@@ -12,6 +12,7 @@ from gemmlab import context, diagnosis, emulator, findings, macros
 from gemmlab.diagnosis import Cause
 from gemmlab.emulator import device
 from gemmlab.emulator.observer import Observer
+from gemmlab.emulator.report import by_number
 from gemmlab.gemm import FAMILIES, Gemm, inputs, require_operands
 from gemmlab.ladder import Extent, Geometry, Rung, Tile, arguments
 from gemmlab.quoting import shown
@@ -210,13 +211,13 @@ def check_table(checks: Sequence[Checked]) -> str:
 
 def traffic_table(traced: emulator.Trace, source: str) -> str:
     """Return a traced launch as text: for each source line the requests, the sectors each takes, and bytes moved."""
-    lines = source.splitlines()
+    lines = by_number(source)
     rows = [
         f"{'line':>4}  {'access':<9}  {'requests':>10}  {'sectors':>11}  {'a request':>9}  {'bytes moved':>13}  source"
     ]
     rows += [
         f"{access.line:>4}  {access.op:<9}  {access.requests:>10,}  {access.sectors:>11,}  "
-        f"{access.sectors / access.requests:>9.3f}  {access.moved_bytes:>13,}  {lines[access.line - 1].strip()}"
+        f"{access.sectors / access.requests:>9.3f}  {access.moved_bytes:>13,}  {lines.get(access.line, '').strip()}"
         for access in traced.accesses
         if access.sectors is not None
     ]

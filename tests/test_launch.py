@@ -248,6 +248,13 @@ def test_the_table_of_a_trace_shows_each_line_of_the_source_with_its_sectors():
     assert c.endswith("C[row * N + col] = value;") and "st.global" in c
 
 
+def test_the_table_of_a_trace_knows_the_numbers_that_a_source_gives_its_lines():
+    renumbered = launch.of(NAIVE, source=f"#line 5000\n{NAIVE.source()}")
+    line = 1 + next(i for i, text in enumerate(NAIVE.source().splitlines()) if "a = A[" in text)
+    table = launch.traffic_table(launch.trace(renumbered, Gemm(32, 32, 8)), renumbered.source).splitlines()
+    assert table[1].startswith(f"{4999 + line} ") and table[1].endswith("const float a = A[row * K + k];")
+
+
 def test_the_table_of_a_trace_ends_with_what_went_wrong():
     unguarded = edited("row >= M || col >= N", "false")
     assert "thread" in launch.traffic_table(launch.trace(unguarded, Gemm(33, 33, 8)), unguarded.source).splitlines()[-1]

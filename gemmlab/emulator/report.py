@@ -81,6 +81,11 @@ def numbered(source: str) -> list[tuple[int, str]]:
     return result
 
 
+def by_number(source: str) -> dict[int, str]:
+    """The source's lines by the number that the compiler names them by; of lines with one number, the first."""
+    return dict(reversed(numbered(source)))
+
+
 def lines(source: str, accesses: Iterable[Access], hazards: Iterable[Hazard]) -> tuple[Line, ...]:
     """The source's lines in order, after what belongs to none and before those that only the compiler knows."""
     at = {n: tuple(group) for n, group in groupby(sorted(accesses, key=lambda a: a.line), key=lambda a: a.line)}

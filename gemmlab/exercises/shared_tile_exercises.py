@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from gemmlab import exercises, findings, launch, nvrtc, roofline, snapshots
+from gemmlab.emulator.report import by_number
 from gemmlab.exercises import NOT_ATTEMPTED, Refused
 from gemmlab.exercises.attempts import bare, loaded_bytes, of_source, require_right, require_tiled
 from gemmlab.gemm import Gemm, inputs
@@ -200,7 +201,7 @@ def _require_no_conflict(attempt: Kernel) -> None:
     traced = launch.trace(attempt, SQUARE)
     for access in traced.accesses:
         if access.space == "shared" and access.units > access.ideal:
-            line = attempt.source.splitlines()[access.line - 1].strip()
+            line = by_number(attempt.source).get(access.line, "").strip()
             raise Refused(
                 f"right, but line {access.line} conflicts: {access.units // access.requests} wavefronts for a request, "
                 f"where {access.ideal // access.requests} would do\n    {access.line:>3} | {line}"
