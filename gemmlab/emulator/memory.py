@@ -9,8 +9,9 @@ their own below every global allocation.
 
 from __future__ import annotations
 
+import threading
 import weakref
-from bisect import bisect_right, insort
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import prod
@@ -120,47 +121,36 @@ class GlobalMemory:
     space = "global"
 
     def __init__(self) -> None:
-        self._bases: list[int] = []
-        self._live: dict[int, weakref.ref[Allocation]] = {}
-        self._dead: list[int] = []
+        self._turn = threading.Lock()
         self._next = GLOBAL_BASE
-        self._used = 0
+        # Replaced as a whole and never changed, since other threads may launch and the garbage collector may free an
+        # array at any moment.
+        self._table: tuple[list[int], list[weakref.ref[Allocation]]] = ([], [])
 
     def allocate(self, nbytes: int, name: str) -> Allocation:
         """A new array of bytes; MemoryError when the emulated GPU has no room for it."""
-        if self._used + nbytes > CAPACITY:
-            raise MemoryError(
-                f"cannot allocate {nbytes:,} bytes: the emulated GPU has {CAPACITY:,}, of which {self._used:,} are in "
-                "use; use smaller arrays, or del those that are no longer needed"
-            )
-        self._bury()
-        allocation = Allocation(self._next, nbytes, name)
-        self._used += nbytes
-        self._next += -(-max(nbytes, 1) // ALIGNMENT) * ALIGNMENT + RED_ZONE
-        insort(self._bases, allocation.base)
-        forget = lambda _, base=allocation.base: self._forget(base, nbytes)  # noqa: E731
-        self._live[allocation.base] = weakref.ref(allocation, forget)
+        with self._turn:
+            used = sum(each.nbytes for each in self.allocations())
+            if used + nbytes > CAPACITY:
+                raise MemoryError(
+                    f"cannot allocate {nbytes:,} bytes: the emulated GPU has {CAPACITY:,}, of which {used:,} are in "
+                    "use; use smaller arrays, or del those that are no longer needed"
+                )
+            allocation = Allocation(self._next, nbytes, name)
+            self._next += -(-max(nbytes, 1) // ALIGNMENT) * ALIGNMENT + RED_ZONE
+            alive = [*self.allocations(), allocation]
+            self._table = [each.base for each in alive], [weakref.ref(each) for each in alive]
         return allocation
 
-    def _forget(self, base: int, nbytes: int) -> None:
-        # The garbage collector may call this at any moment, so what a search relies on stays as it is until _bury.
-        self._dead.append(base)
-        self._used -= nbytes
-
-    def _bury(self) -> None:
-        while self._dead:
-            base = self._dead.pop()
-            del self._live[base]
-            self._bases.remove(base)
-
     def below(self, address: int) -> Allocation | None:
-        """The allocation that starts at or below an address."""
-        at = bisect_right(self._bases, address) - 1
-        return self._live[self._bases[at]]() if at >= 0 else None
+        """The allocation that starts at or below an address; None also where that is no longer held."""
+        bases, held = self._table
+        at = bisect_right(bases, address) - 1
+        return held[at]() if at >= 0 else None
 
     def allocations(self) -> Iterator[Allocation]:
         """All that are alive, by address."""
-        yield from filter(None, [self._live[base]() for base in list(self._bases)])
+        return filter(None, [each() for each in self._table[1]])
 
     def read(self, batch: Batch, address: np.ndarray, mask: Mask, width: int, fault: FaultHandler) -> np.ndarray:
         """Units of `width` bytes at `address` (u64 lattice); lanes at fault or inactive read zero."""
@@ -231,13 +221,12 @@ class GlobalMemory:
         if crooked.any():
             fault(self._fault("misaligned", batch, crooked, address, width))
         left = active & ~crooked
-        self._bury()
-        bases = np.array(self._bases, np.uint64)
-        nearest = np.searchsorted(bases, address, side="right") - 1
+        alive = list(self.allocations())
+        nearest = np.searchsorted(np.array([each.base for each in alive], np.uint64), address, side="right") - 1
         for at in np.unique(nearest[left]):
-            owner = self.below(int(bases[at])) if at >= 0 else None
-            if owner is None or owner.nbytes < width:
+            if at < 0 or alive[at].nbytes < width:
                 continue
+            owner = alive[at]
             lanes = left & (nearest == at) & (address <= np.uint64(owner.base + owner.nbytes - width))
             if lanes.any():
                 yield owner, lanes, ((address[lanes] - np.uint64(owner.base)) // np.uint64(width)).view(np.int64)
@@ -250,10 +239,9 @@ class GlobalMemory:
 
     def place(self, address: int) -> Place:
         """The array whose edge an address is nearest to, and where it lies from its start."""
-        self._bury()
-        below = self.below(address)
-        at = bisect_right(self._bases, address)
-        above = self._live[self._bases[at]]() if at < len(self._bases) else None
+        alive = list(self.allocations())
+        at = bisect_right([each.base for each in alive], address)
+        below, above = (alive[i] if 0 <= i < len(alive) else None for i in (at - 1, at))
         if below and (above is None or address - below.base - below.nbytes <= above.base - address):
             owner = below
         else:
