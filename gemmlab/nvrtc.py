@@ -55,7 +55,10 @@ class KernelNotFound(LookupError):
     def __init__(self, entry: str, kernels: Iterable[str]):
         self.entry = entry
         self.kernels = tuple(kernels)
-        super().__init__(_why_not_found(entry, self.kernels))
+        super().__init__(entry, self.kernels)
+
+    def __str__(self) -> str:
+        return _why_not_found(self.entry, self.kernels)
 
 
 @dataclass(frozen=True)

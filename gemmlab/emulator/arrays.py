@@ -121,7 +121,12 @@ class ndarray:
         return ndarray(self._allocation, view.shape, self.dtype, view.strides)
 
     def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of an array without dimensions")
         return self.shape[0]
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return array, (self.get(),)  # as CuPy's: a copy, or what was pickled, has memory of its own
 
     def __repr__(self) -> str:
         return f"array on the emulated GPU, shape {self.shape}, {self.dtype}:\n{self._home()!r}"

@@ -73,7 +73,7 @@ class KernelFault(RuntimeError):
     """A launch that was refused or stopped; `hazard` holds the finding."""
 
     def __init__(self, hazard: Hazard) -> None:
-        super().__init__(hazard.message)
+        super().__init__(hazard)
         self.hazard = hazard
 
 
