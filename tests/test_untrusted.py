@@ -261,3 +261,11 @@ extern "C" __global__ void k(const int* at, int* y) { y[threadIdx.x] = table[at[
     y = cp.zeros(4, np.int32)
     cp.RawKernel(source, "k")((1,), (4,), (cp.asarray(np.array([0, 1, 2, 4_999_999], np.int32)), y))
     np.testing.assert_array_equal(y.get(), [7, 8, 0, 0])
+
+
+@pytest.mark.parametrize("update", ["atomicMax(s + 100000, 7);", "atomicAdd((int*)y - 100000, 7);"])
+def test_an_atomic_of_which_no_lane_is_in_bounds_is_a_finding_and_the_rest_of_the_kernel_runs(update):
+    y = floats(32)
+    trace = cp.trace(kernel(f"__shared__ int s[4]; {update} y[threadIdx.x] = 3;"), (1,), (32,), (y,))
+    assert [(hazard.kind, hazard.count) for hazard in trace.hazards] == [("out-of-bounds", 32)]
+    np.testing.assert_array_equal(y.get(), np.full(32, 3))

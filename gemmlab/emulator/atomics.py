@@ -173,7 +173,7 @@ def _in_turn(
     """What each lane finds and leaves, and the lanes that come last at their address. `held` is what memory holds."""
     update = operation.in_space(space)
     order = np.argsort(where, kind="stable")
-    starts = np.flatnonzero(np.r_[True, where[order][1:] != where[order][:-1]])
+    starts = np.flatnonzero(np.r_[order.size > 0, where[order][1:] != where[order][:-1]])
     if len(starts) == len(order):
         return held, update(held, *values), order
     ends = np.r_[starts[1:], len(order)]
