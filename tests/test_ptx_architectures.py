@@ -47,7 +47,10 @@ extern "C" __global__ void k(const float4* x, float* soft, signed char* quantize
         case 4: chosen[i] = (int)(__brev(code) ^ __byte_perm(code, other, 0x2715)); break;
         default: chosen[i] = (int)__funnelshift_l(code, other, lane); break;
     }
-    dots[i] = __dp4a(code, other, i);
+    int dot = i;
+    #pragma unroll
+    for (int j = 0; j < 32; j += 8) dot += (signed char)(code >> j) * (signed char)(other >> j);
+    dots[i] = dot;
     Split s = split((long long)code * 0x12345678ll, other | 1);
     quotients[i] = s.whole * 3 + s.rest + s.low[lane % 3];
     __syncthreads();
