@@ -82,7 +82,7 @@ def test_what_comes_from_a_lane_that_takes_no_part_may_be_thrown_away(body, thre
 
 def test_of_two_shuffles_the_one_whose_answer_is_used_is_named():
     trace, _ = traced(
-        "w = __shfl_up_sync(0xff, v, 1);\n    if (t < 8) v += __shfl_down_sync(0xff, v, 8);\n    y[t] = v;"
+        "if (t < 8) w = __shfl_up_sync(0xff, v, 1);\n    if (t < 8) v += __shfl_down_sync(0xff, v, 8);\n    y[t] = v;"
     )
     assert [(hazard.kind, hazard.line) for hazard in trace.hazards] == [("uninitialized", 5)]
 

@@ -507,3 +507,92 @@ def test_blocks_may_use_one_barrier_for_different_numbers_of_threads():
     y[96 * blockIdx.x + threadIdx.x] = s[threadIdx.x ^ 1];
 }"""
     assert traced(source, 6, 96, zeros(96 * 6)).ok
+
+
+ARRIVES = """extern "C" __global__ void k(const float* x, float* y, int n) {
+    __shared__ float s[32];
+    int lane = threadIdx.x % 32;
+    if (threadIdx.x < 32) {
+        for (int i = 0; i < n; i++) {
+            asm volatile("bar.sync 2, 64;" ::: "memory");
+            s[lane] = x[32 * i + lane];
+            asm volatile("bar.arrive 1, 64;" ::: "memory");
+        }
+    } else {
+        asm volatile("bar.arrive 2, 64;" ::: "memory");
+        for (int i = 0; i < n; i++) {
+            asm volatile("bar.sync 1, 64;" ::: "memory");
+            BEFORE
+            y[32 * i + lane] = s[31 - lane];
+            AFTER
+        }
+    }
+}"""
+FREE = 'if (i + 1 < n) asm volatile("bar.arrive 2, 64;" ::: "memory");'
+
+
+def test_who_arrives_before_it_reads_frees_the_buffer_too_early():
+    right = ARRIVES.replace("BEFORE", "").replace("AFTER", FREE)
+    assert traced(right, 1, 64, ramp(128), zeros(128), np.int32(4)).ok
+    wrong = ARRIVES.replace("BEFORE", FREE).replace("AFTER", "")
+    hazard = the(traced(wrong, 1, 64, ramp(128), zeros(128), np.int32(4)))
+    assert (hazard.kind, hazard.array, hazard.count) == ("race", "s", 32)
+    assert set(hazard.accesses) == {(7, "write"), (15, "read")}
+
+
+def test_barriers_apart_are_told_while_another_block_spins():
+    source = """extern "C" __global__ void k(unsigned* flag, float* y) {
+    if (blockIdx.x == 0) {
+        if (threadIdx.x == 0) while (atomicAdd(flag, 0u) == 0);
+    } else {
+        if (threadIdx.x < 32) {
+            y[threadIdx.x] = 1;
+            __syncthreads();
+        } else {
+            y[threadIdx.x] = 2;
+            __syncthreads();
+        }
+        if (threadIdx.x == 0) atomicExch(flag, 1u);
+    }
+}"""
+    hazard = the(traced(source, 2, 64, zeros(1, np.uint32), zeros(64)))
+    assert (hazard.kind, {hazard.line, *hazard.lines}) == ("divergent-barrier", {7, 10})
+    assert hazard.block == (1, 0, 0)
+
+
+# Masks of warp-wide instructions
+
+
+MASKS = """#include <cooperative_groups.h>
+extern "C" __global__ void k(float* y) {
+    __shared__ float s[64];
+    s[threadIdx.x] = threadIdx.x;
+    SYNC
+    y[threadIdx.x] = s[threadIdx.x ^ APART];
+}"""
+
+
+@pytest.mark.parametrize(
+    ("sync", "members"),
+    [
+        ("__syncwarp(threadIdx.x & 16 ? 0xffff0000 : 0x0000ffff);", 16),
+        ("__syncwarp(3u << (threadIdx.x & 30));", 2),
+        ("__shfl_sync(255u << (threadIdx.x & 24), 1, 0, 8);", 8),
+        ("cooperative_groups::tiled_partition<16>(cooperative_groups::this_thread_block()).sync();", 16),
+    ],
+)
+def test_a_barrier_of_a_warp_joins_those_of_one_mask_only(sync, members):
+    source = MASKS.replace("SYNC", sync)
+    assert traced(source.replace("APART", str(members - 1)), 1, 64, zeros(64)).ok
+    hazard = the(traced(source.replace("APART", str(members)), 1, 64, zeros(64)))
+    assert (hazard.kind, hazard.scope, hazard.count) == ("race", "samewarp", 64)
+    assert hazard.accesses == ((4, "write"), (6, "read"))
+
+
+@pytest.mark.parametrize("sync", ["__syncwarp(1);", "y[threadIdx.x] = __shfl_sync(1, 1.f, 0);"])
+def test_a_mask_that_does_not_name_the_lane_is_told(sync):
+    source = MASKS.replace("SYNC", f"if (threadIdx.x == 0 || threadIdx.x == 20) {{ {sync} }} __syncthreads();")
+    trace = traced(source.replace("APART", "0"), 1, 64, zeros(64))
+    hazards = [hazard for hazard in trace.hazards if hazard.kind == "divergent-barrier"]
+    assert [(hazard.line, hazard.threads, hazard.count) for hazard in hazards] == [(5, ((20, 0, 0),), 1)]
+    assert "with a mask that does not name it; let the mask name every lane" in hazards[0].message

@@ -73,13 +73,14 @@ class Left:
 
 @dataclass(frozen=True)
 class Meeting:
-    """Threads that one barrier joins, as (blocks, threads) booleans: those that `arrived`, waiting or not, and those
-    that `waited` for them. `whole` marks the blocks in which every living thread waited (or none lives).
+    """Threads that the barrier `number` joins, as (blocks, threads) booleans: those that `arrived`, waiting or not, and
+    those that `waited` for them. `whole` marks the blocks in which every living thread waited (or none lives).
     """
 
     arrived: np.ndarray
     waited: np.ndarray
     whole: np.ndarray
+    number: int = 0
 
 
 def form(instruction: Instruction, code: Code) -> Barrier:
@@ -151,7 +152,7 @@ def meet(batch: Batch, waits: Sequence[Wait], arrivals: Sequence[Wait], living: 
         ready = some & np.where(wanted > 0, WARP * warps.sum(axis=1) >= wanted, whole)
         if ready.any():
             rows = ready[:, None]
-            found.append((number, Meeting((here | gone) & rows, here & rows, whole & (ready | ~some))))
+            found.append((number, Meeting((here | gone) & rows, here & rows, whole & (ready | ~some), number)))
     return found
 
 

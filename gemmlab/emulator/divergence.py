@@ -11,14 +11,14 @@ import numpy as np
 from .barriers import Left, Wait
 from .faults import Hazard
 from .instructions import Frame
-from .lanes import WARP, Batch
+from .lanes import WARP, Batch, Mask
 from .observer import Observer
 
 
 class Divergence(Observer):
-    """Compares where the threads of a block stand when nobody can go on. Barriers with a thread count join parts of a
-    block on purpose, from wherever they come; of those a warp that stands at two at once is at fault, and threads that
-    wait at one of them for different numbers of threads.
+    """Compares where the threads of a block stand when barriers are to let them go. Barriers with a thread count join
+    parts of a block on purpose, from wherever they come; of those a warp that stands at two at once is at fault, and
+    threads that wait at one of them for different numbers of threads. Warps' instructions must name who executes them.
     """
 
     def __init__(self, report: Callable[[Hazard], None]) -> None:
@@ -37,6 +37,14 @@ class Divergence(Observer):
                     self._apart(batch, wait, lanes, other, others)
             if wait.count == 0:
                 self._left_behind(batch, wait, lanes, gone)
+
+    def unnamed(self, frame: Frame, line: int, form: str, mask: Mask) -> None:
+        lanes = frame.batch.active(mask)
+        row, thread = (int(i[0]) for i in np.nonzero(lanes))
+        block, first = frame.batch.block_index(row), frame.batch.thread_index(thread)
+        what = f"thread {first} of block {block} executes {form} with a mask that does not name it"
+        cure = "let the mask name every lane that gets here, such as 0xffffffff where the whole warp does"
+        self._report(Hazard("divergent-barrier", line, what, block, (first,), int(lanes.sum()), cure=cure))
 
     def _apart(self, batch: Batch, wait: Wait, lanes: np.ndarray, other: Wait, others: np.ndarray) -> None:
         counted = wait.count or other.count or wait.number != other.number

@@ -22,7 +22,7 @@ from .instructions import SPECIAL_REGISTERS, Frame, Site
 from .lanes import Batch, Mask, batches, both, uniform
 from .layout import Region
 from .memory import Fault, GlobalMemory
-from .observer import Observer
+from .observer import Observer, tell_of_warps
 from .onchip import BlockMemory, ThreadMemory
 from .printf import Output
 from .standing import Standing
@@ -217,6 +217,8 @@ class Machine:
         barrier, resume = leave.barrier, leave.targets[-1]
         waits = arrive(barrier, frame.registers, _full(mask), resume)
         if not barrier.waits:
+            for observer in frame.observers:
+                observer.arrived(frame, waits)
             standing.arrivals.extend(waits)
             standing.go(resume, mask)
             return
@@ -236,7 +238,7 @@ class Machine:
     def _let_go(self, frame: Frame, standing: Standing) -> None:
         """Let lanes go on that wait for nobody any more. Where nobody can run and none is let go, none ever will be."""
         stuck = not standing.pending
-        if self._release_warps(frame, standing) or (standing.waits and self._release(frame, standing, stuck)):
+        if self._release_warps(frame, standing) or (standing.waits and self._release(frame, standing)):
             return
         if stuck and standing.warp_waits:
             raise KernelFault(stranded(frame, standing.warp_waits[0], standing.waits))
@@ -256,8 +258,7 @@ class Machine:
         if lanes is not None and not lanes.any():
             return False
         carry_out(frame, waits, lanes, self.program.kernel.absent_fill)
-        for observer in frame.observers:
-            observer.warp_met(frame, waits[0].line, lanes)
+        tell_of_warps(frame, waits, lanes)
         standing.warp_waits = [w for w in standing.warp_waits if w not in waits]
         for wait in waits:
             going = both(wait.mask, lanes)
@@ -267,12 +268,11 @@ class Machine:
                 standing.warp_waits.append(wait.with_lanes(wait.mask & ~lanes))
         return True
 
-    def _release(self, frame: Frame, standing: Standing, stuck: bool) -> bool:
+    def _release(self, frame: Frame, standing: Standing) -> bool:
         """Let every block go on whose barrier has all the threads that it wants."""
         batch = frame.batch
-        if stuck:
-            for observer in frame.observers:
-                observer.stopped(frame, standing.waits, standing.left)
+        for observer in frame.observers:
+            observer.stopped(frame, standing.waits, standing.left)
         meetings = meet(batch, standing.waits, standing.arrivals, standing.living)
         for number, meeting in meetings:
             for observer in frame.observers:

@@ -39,6 +39,7 @@ class Ordering:
         self.warp = np.zeros((1, self.warps), np.int64)
         self._between: np.ndarray | None = None
         self._within: np.ndarray | None = None
+        self._arrivals: dict[int, np.ndarray] = {}
         self.oldest = clock.now
 
     @property
@@ -52,6 +53,12 @@ class Ordering:
             self.block, self.warp = np.repeat(self.block, n), np.repeat(self.warp, n, axis=0)
             self._between = None if self._between is None else np.repeat(self._between, n, axis=0)
             self._within = None if self._within is None else np.repeat(self._within, n, axis=0)
+
+    def arrived(self, number: int, lanes: np.ndarray) -> None:
+        """Threads (of a (blocks, threads) mask) arrived at a barrier and go on: what they do next is not behind it."""
+        self.expand()
+        times = self._arrivals.setdefault(number, np.zeros_like(self.warp))
+        times[_any_lane(lanes)] = self.clock.tick()
 
     def met(self, meeting: Meeting | None) -> None:
         """Threads met at a barrier of their block."""
@@ -68,14 +75,21 @@ class Ordering:
             arrived = _any_lane(meeting.arrived[rows]) & ~whole[:, None]
             waited = _any_lane(meeting.waited[rows]) & ~whole[:, None]
             if arrived.any():
-                self._join_warps(arrived, waited, now)
+                self._join_warps(arrived, waited, self._arrival_times(meeting.number, arrived, waited, now), now)
         self.oldest = int(self.block.min())
 
-    def _join_warps(self, arrived: np.ndarray, waited: np.ndarray, now: int) -> None:
+    def _arrival_times(self, number: int, arrived: np.ndarray, waited: np.ndarray, now: int) -> np.ndarray:
+        """When each warp came to a barrier, as far as those who waited learn of it; all are (rows, warps)."""
+        came = self._arrivals.get(number, np.zeros_like(self.warp))
+        times = np.where(waited | (came == 0), now, came)
+        came[arrived] = 0
+        return times
+
+    def _join_warps(self, arrived: np.ndarray, waited: np.ndarray, times: np.ndarray, now: int) -> None:
         if self._between is None:
             self._between = np.zeros((self.rows, self.warps, self.warps), np.int64)
-        known = np.where(arrived[:, :, None], self._between, 0).max(axis=1)
-        known = np.where(arrived, now, known)[:, None, :]
+        known = np.where(arrived[:, :, None], np.minimum(self._between, times[:, :, None]), 0).max(axis=1)
+        known = np.maximum(known, np.where(arrived, times, 0))[:, None, :]
         self._between = np.where(waited[:, :, None], np.maximum(self._between, known), self._between)
         self.warp[waited] = now
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from .arguments import Passed
 from .asynchronous import group_in_flight
-from .barriers import Meeting
+from .barriers import Meeting, Wait
 from .conflict import ASYNC, ATOMICS, IN_FLIGHT, READ, Party, conflict_hazard, kind_of, scope_of
 from .faults import Hazard
 from .footprint import Footprints
@@ -73,6 +73,10 @@ class Races(Observer):
         notes = self._shared.notes
         if notes and notes[-1].when < self._ordering.oldest:
             self._shared.forget_notes()
+
+    def arrived(self, frame: Frame, arrivals: list[Wait]) -> None:
+        for each in arrivals:
+            self._ordering.arrived(each.number, self._batch.active(each.mask))
 
     def warp_met(self, frame: Frame, line: int, mask: Mask) -> None:
         self._ordering.warp_met(mask)

@@ -204,7 +204,7 @@ def carry_out(frame: Frame, waits: Sequence[WarpWait], lanes: Mask, absent_fill:
     first, registers, batch = waits[0].exchange, frame.registers, frame.batch
     if first.compute is None:
         return
-    members = _gathered(waits, [w.exchange.members(registers) for w in waits])
+    members = members_of(frame, waits)
     sources = [_gathered(waits, [w.exchange.sources[i](registers) for w in waits]) for i in range(len(first.sources))]
     here = np.ones((1,) * 6, bool) if lanes is None else lanes
     grid = np.broadcast_shapes(*(v.shape[:3] for v in (here, members, *sources)))
@@ -223,6 +223,11 @@ def carry_out(frame: Frame, waits: Sequence[WarpWait], lanes: Mask, absent_fill:
         put(frame, wait.exchange.outputs, results, both(wait.mask, lanes))
 
 
+def members_of(frame: Frame, waits: Sequence[WarpWait]) -> np.ndarray:
+    """The masks that lanes at several places give, as one lattice."""
+    return _gathered(waits, [w.exchange.members(frame.registers) for w in waits])
+
+
 def _gathered(waits: Sequence[WarpWait], values: Values) -> np.ndarray:
     """One lattice of what lanes at several places hold."""
     result = values[0]
@@ -237,7 +242,7 @@ def ready(frame: Frame, waits: Sequence[WarpWait], living: Mask) -> Mask:
         return None
     batch = frame.batch
     here = np.logical_or.reduce(np.broadcast_arrays(*(w.mask for w in waits)))
-    members = _gathered(waits, [w.exchange.members(frame.registers) for w in waits])
+    members = members_of(frame, waits)
     alive = np.ones((1,) * 6, bool) if living is None else living
     grid = np.broadcast_shapes(here.shape[:3], members.shape[:3], alive.shape[:3])
     by_warp = [_by_warp(batch, grid, v) for v in (here, members, alive)]
