@@ -55,3 +55,19 @@ def test_a_launch_is_refused_that_an_h200_refused(most, dynamic, message):
 def test_a_limit_that_is_no_number_of_bytes_is_a_type_error(most):
     with pytest.raises(TypeError, match=r"max_dynamic_shared_size_bytes is .*, but must be an int"):
         said(most, 1024)
+
+
+@pytest.mark.parametrize(
+    ("static", "padded"), [(1, 16), (4, 16), (16, 16), (17, 32), (100, 112), (128, 128), (130, 144), (1000, 1008)]
+)
+def test_static_memory_is_filled_up_to_where_the_dynamic_array_starts(static, padded):
+    # the same H200: so many of 49,152 bytes were left to a kernel with a dynamic array, and all 49,152 - static without
+    own = f"__shared__ char own[{static}];\n    own[threadIdx.x] = 1; __syncwarp(); *p = own[0];"
+    args = ((1,), (1,), (cp.zeros(1, np.int32),))
+    with_array = f'extern "C" __global__ void k(int* p) {{\n    extern __shared__ char s[]; s[0] = 1;\n    {own}\n}}'
+    kernel = cp.RawKernel(with_array.replace("*p = own[0]", "*p = own[0] + s[0]"), "k")
+    assert cp.trace(kernel, *args, 49152 - padded).ok
+    (hazard,) = cp.trace(kernel, *args, 49152 - padded + 1).hazards
+    assert f"{49153 - padded} dynamic + {padded} static = 49153 > 49152" in hazard.message
+    without = cp.RawKernel(f'extern "C" __global__ void k(int* p) {{\n    {own}\n}}', "k")
+    assert cp.trace(without, *args, 49152 - static).ok

@@ -67,7 +67,9 @@ def shared_layout(variables: Iterable[Variable]) -> SharedLayout:
         arrays.append(Region(plain_name(variable.name), start, variable.bytes))
         packed += variable.bytes
         free = start + variable.bytes + max(RED_ZONE, variable.bytes)
-    start = _matching(free, _up(packed, max([ALIGN_DYNAMIC, *(v.align for v in dynamic)])))
+    # where there are dynamic arrays the hardware fills up what comes before them (seen on an H200)
+    packed = _up(packed, max([ALIGN_DYNAMIC, *(v.align for v in dynamic)])) if dynamic else packed
+    start = _matching(free, _up(packed, ALIGN_DYNAMIC))
     offsets.update((v.name, start) for v in dynamic)
     return SharedLayout(offsets, tuple(arrays), packed, tuple(plain_name(v.name) for v in dynamic), start)
 
