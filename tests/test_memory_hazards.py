@@ -287,3 +287,57 @@ def test_an_array_without_elements_is_no_hazard():
     trace = traced(COPY, 1, 32, cp.empty(0, np.float32), cp.empty((3, 0), np.float32), np.int32(0))
     assert trace.ok
     assert [(output.elements, output.unwritten) for output in trace.outputs] == [(0, 0)]
+
+
+# Whole requests at fault, and copies of a part
+
+
+@pytest.mark.parametrize(
+    ("start", "kind"), [("2 + 4 * threadIdx.x", "misaligned"), ("256 + 4 * threadIdx.x", "out-of-bounds")]
+)
+@pytest.mark.parametrize("result", ["", "*(int*)y = "])
+def test_atomics_of_which_every_lane_is_at_fault_are_told_and_change_nothing(start, kind, result):
+    source = f"""extern "C" __global__ void k(char* y) {{
+    {result}atomicAdd((int*)(y + {start}), 1);
+}}"""
+    y = cp.zeros(256, np.int8)
+    hazards = [h for h in traced(source, 1, 3, y).hazards if h.kind != "race"]
+    assert [(h.kind, h.line, h.array, h.bytes, h.count) for h in hazards] == [(kind, 2, "y", 4, 3)]
+    assert not y.get().any()
+
+
+FILLED_UP = """#include <cuda_pipeline.h>
+extern "C" __global__ void k(float* x, float* y, int n) {
+    __shared__ __align__(16) float s[64];
+    int t = threadIdx.x;
+    if (t < n) x[t] = t;
+    __syncthreads();
+    int left = min(max(n - 4 * t, 0), 4);
+    unsigned to = __cvta_generic_to_shared(&s[4 * t]);
+    if (t < 16)
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(&x[4 * t + SHIFT]), "r"(4 * left));
+    if (t >= n) x[t] = 7;
+    __pipeline_commit();
+    __pipeline_wait_prior(0);
+    __syncthreads();
+    y[t] = s[t];
+}"""
+
+
+@pytest.mark.parametrize("n", [61, 62, 63, 64])
+def test_a_copy_that_is_filled_up_with_zeros_touches_the_bytes_of_its_size_alone(n):
+    y = cp.empty(64, np.float32)
+    trace = traced(FILLED_UP.replace("SHIFT", "0"), 1, 64, cp.empty(64, np.float32), y, np.int32(n))
+    assert trace.ok
+    np.testing.assert_array_equal(y.get(), np.where(np.arange(64) < n, np.arange(64), 0))
+    # 16 lanes ask for 16 bytes each, in one request
+    (access,) = [a for a in trace.accesses if a.op == "cp.async.global"]
+    assert (access.requests, access.sectors) == (1, 8)
+
+
+def test_a_copy_that_is_filled_up_must_be_aligned_all_the_same():
+    trace = traced(
+        FILLED_UP.replace("SHIFT", "1"), 1, 64, cp.empty(68, np.float32), cp.empty(64, np.float32), np.int32(61)
+    )
+    faults = [h for h in trace.hazards if h.kind == "misaligned"]
+    assert [(h.line, h.array, h.bytes, h.offset, h.count) for h in faults] == [(10, "x", 16, 4, 16)]

@@ -13,10 +13,13 @@ import numpy as np
 
 from .instructions import DTYPES, Code, Frame, Read, Site, Step, UnsupportedInstruction, opcode, read
 from .lanes import Mask, both, uniform
-from .loadstore import access, address_of, load
+from .loadstore import access, address_of, unwatched_load
 from .memory import UNITS
 from .onchip import BlockMemory
 from .ptx import Immediate, Instruction, Operand, Register
+
+FETCH = "cp.async.global"
+"""The half of a copy that reads."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,7 @@ def _copy(instruction: Instruction, code: Code) -> Step:
     to, come_from = (address_of(operand, instruction, code) for operand in (target, source))
     size = _source_size(others, width, instruction, code)
     site = Site("cp.async.shared", "shared", width, instruction.line)
-    source_site = Site("cp.async.global", "global", width, instruction.line)
+    source_site = Site(FETCH, "global", width, instruction.line)
 
     def step(frame: Frame, mask: Mask) -> None:
         registers, shared = frame.registers, frame.shared
@@ -88,25 +91,38 @@ def _source_size(others: list[Operand], width: int, instruction: Instruction, co
 def _fetch(site: Site, frame: Frame, address: np.ndarray, size: np.ndarray, mask: Mask) -> np.ndarray:
     """Units of the copy's width: `size` bytes from global memory, then zeros."""
     if (size >= site.bytes).all():
-        return load(site, frame, address, mask)
+        return _read(site, frame, address, mask)
     reading = both(mask, size > 0)
     zero = np.zeros((1,) * address.ndim, UNITS[site.bytes])
     if not reading.any():
         return zero
     if ((size == 0) | (size >= site.bytes)).all():
-        return np.where(reading, load(site, frame, address, reading), zero)
+        return np.where(reading, _read(site, frame, address, reading), zero)
     access(site, frame, address, reading)
-    shape = np.broadcast_shapes(address.shape, reading.shape)
-    bytes_ = np.zeros((*shape, site.bytes), np.uint8)
-    for i in range(site.bytes):
-        lanes = both(mask, size > i)
+    crooked = reading & (address % np.uint64(site.bytes) != 0)
+    if crooked.any():
+        unwatched_load(site, frame, address, crooked)
+    unit = int(np.bitwise_or.reduce(size, axis=None)) | site.bytes
+    unit &= -unit
+    part, shape = replace(site, bytes=unit), np.broadcast_shapes(address.shape, reading.shape)
+    units = np.zeros((*shape, site.bytes // unit), UNITS[unit])
+    for i in range(0, site.bytes, unit):
+        lanes = reading & (size > i) & ~crooked
         if lanes.any():
-            single = replace(site, bytes=1)
-            part = frame.memory.read(
-                frame.batch, address + np.uint64(i), lanes, 1, lambda found, at=single: frame.fault(at, found)
-            )
-            bytes_[..., i] = np.where(lanes, part, np.uint8(0))
-    return bytes_.view(UNITS[site.bytes])[..., 0]
+            units[..., i // unit] = np.where(lanes, _fetched(part, frame, address + np.uint64(i), lanes), 0)
+    return units.view(UNITS[site.bytes])[..., 0]
+
+
+def _read(site: Site, frame: Frame, address: np.ndarray, mask: Mask) -> np.ndarray:
+    access(site, frame, address, mask)
+    return _fetched(site, frame, address, mask)
+
+
+def _fetched(site: Site, frame: Frame, address: np.ndarray, mask: Mask) -> np.ndarray:
+    """Read and tell observers of the bytes that are read indeed."""
+    for observer in frame.observers:
+        observer.fetched(site, frame, address, mask)
+    return unwatched_load(site, frame, address, mask)
 
 
 def _commit(frame: Frame, mask: Mask) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .arguments import Passed
+from .asynchronous import FETCH
 from .faults import Hazard, verb
 from .instructions import Frame, Site
 from .lanes import Batch, Mask
@@ -60,9 +61,11 @@ class Initialized(Observer):
         del self._shared, self._local
 
     def access(self, site: Site, frame: Frame, address: np.ndarray, mask: Mask) -> None:
+        if site.op != FETCH and not (site.space == "shared" and self._shared_full):
+            self.fetched(site, frame, address, mask)
+
+    def fetched(self, site: Site, frame: Frame, address: np.ndarray, mask: Mask) -> None:
         does = verb(site.op)
-        if site.space == "shared" and self._shared_full:
-            return
         for touch in self._touches.of(site, frame, address, mask):
             if touch.owner is not None:
                 self._global(site, frame, touch, does)

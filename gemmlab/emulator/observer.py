@@ -27,6 +27,9 @@ class Observer:
     def access(self, site: Site, frame: Frame, address: np.ndarray, mask: Mask) -> None:
         """A request is about to be carried out."""
 
+    def fetched(self, site: Site, frame: Frame, address: np.ndarray, mask: Mask) -> None:
+        """Lanes read the source of an asynchronous copy, told as an access before: the bytes of its size, no others."""
+
     def landed(self, site: Site, frame: Frame, address: np.ndarray, mask: Mask) -> None:
         """Bytes that an asynchronous copy brings have arrived, since the lanes of the mask waited for them."""
 

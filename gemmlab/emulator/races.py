@@ -21,7 +21,7 @@ from collections.abc import Callable
 import numpy as np
 
 from .arguments import Passed
-from .asynchronous import group_in_flight
+from .asynchronous import FETCH, group_in_flight
 from .barriers import Meeting, Wait
 from .conflict import ASYNC, ATOMICS, IN_FLIGHT, READ, Party, conflict_hazard, kind_of, scope_of
 from .faults import Hazard
@@ -87,8 +87,10 @@ class Races(Observer):
         self._publications.fence(mask, wide)
 
     def access(self, site: Site, frame: Frame, address: np.ndarray, mask: Mask) -> None:
-        if site.space == "local":
-            return
+        if site.space != "local" and site.op != FETCH:
+            self.fetched(site, frame, address, mask)
+
+    def fetched(self, site: Site, frame: Frame, address: np.ndarray, mask: Mask) -> None:
         kind = kind_of(site)
         for touch in self._touches.of(site, frame, address, mask):
             if touch.owner is None:
