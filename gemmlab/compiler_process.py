@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 
 MEMORY_BYTES = 2 << 30
 """Bytes of address space that the compiler may have, where the system limits them (Linux)."""
@@ -31,7 +32,7 @@ def compiled(name: str, source: str, options: tuple[str, ...], seconds: float) -
     Raises CompilerStopped where it takes more than `seconds` or MEMORY_BYTES, or crashes. An interrupt stops it.
     """
     with _turn:
-        process, begun = _process(os.getpid()), time.monotonic()
+        process, begun = _living(), time.monotonic()
         try:
             pickle.dump((name, source, options, min(seconds, _LONGEST)), process.stdin)
             process.stdin.flush()
@@ -43,6 +44,14 @@ def compiled(name: str, source: str, options: tuple[str, ...], seconds: float) -
         except BaseException:
             _end(process)
             raise
+
+
+def _living() -> subprocess.Popen:
+    """The compiler's process, or another where that died with nothing to do."""
+    process = _process(os.getpid())
+    if process.poll() is not None:
+        _end(process)
+    return _process(os.getpid())
 
 
 @functools.cache
@@ -59,7 +68,10 @@ def _end(process: subprocess.Popen) -> None:
     atexit.unregister(_end)
     _process.cache_clear()
     process.kill()
-    process.communicate()
+    for pipe in (process.stdin, process.stdout):
+        with suppress(OSError):  # of what was still to be written to it
+            pipe.close()
+    process.wait()
 
 
 def _death(code: int) -> str:
@@ -70,10 +82,10 @@ def _death(code: int) -> str:
 def _serve() -> None:
     """Compile what comes in by standard input, one after the other, until it is closed."""
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what the compiler prints is no answer
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever asked is interrupted too, and ends this
     _limit_memory()
     with open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())  # what the compiler prints is no answer
         while True:
             try:
                 name, source, options, seconds = pickle.load(sys.stdin.buffer)
