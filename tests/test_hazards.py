@@ -254,6 +254,20 @@ def test_loops_of_different_lengths_leave_threads_behind_at_the_barrier():
     assert (hazard.kind, hazard.line, hazard.count) == ("divergent-barrier", 5, 32)
 
 
+def test_threads_that_go_round_a_barrier_did_not_return():
+    source = """extern "C" __global__ void k(float* y) {
+    if (threadIdx.x < 40) {
+        y[threadIdx.x] = 1.0f;
+        __syncthreads();
+    }
+    y[threadIdx.x] += 1.0f;
+}"""
+    hazard = the(traced(source, 1, 64, zeros(64)))
+    assert (hazard.kind, hazard.line, hazard.lines, hazard.count) == ("divergent-barrier", 4, (7,), 24)
+    assert "24 of 64 threads of block (0, 0, 0) went round this barrier and ended at line 7" in hazard.message
+    assert "take it out of the branch or loop" in hazard.message
+
+
 def test_a_named_barrier_that_too_few_reach_is_a_deadlock():
     source = """extern "C" __global__ void k(float* y) {
     if (threadIdx.x < 32)

@@ -341,3 +341,15 @@ def test_a_copy_that_is_filled_up_must_be_aligned_all_the_same():
     )
     faults = [h for h in trace.hazards if h.kind == "misaligned"]
     assert [(h.line, h.array, h.bytes, h.offset, h.count) for h in faults] == [(10, "x", 16, 4, 16)]
+
+
+def test_a_launch_that_forgets_its_dynamic_shared_memory_is_told_so():
+    source = """extern "C" __global__ void k(float* y) {
+    extern __shared__ float s[];
+    s[threadIdx.x] = 1.0f;
+    y[threadIdx.x] = 1.0f;
+}"""
+    hazard = the(traced(source, 1, 32, cp.zeros(32, np.float32)), "out-of-bounds")
+    assert (hazard.line, hazard.space, hazard.array, hazard.offset, hazard.count) == (3, "shared", "s", 0, 32)
+    assert "byte 0 of s, which has 0 bytes" in hazard.message and "shared_mem=bytes" in hazard.message
+    assert traced(source, 1, 32, cp.zeros(32, np.float32), shared_mem=128).ok

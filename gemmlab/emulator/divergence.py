@@ -4,7 +4,7 @@ meet at two different barriers, or after some have left, is wrong even when it r
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -21,8 +21,8 @@ class Divergence(Observer):
     threads that wait at one of them for different numbers of threads. Warps' instructions must name who executes them.
     """
 
-    def __init__(self, report: Callable[[Hazard], None]) -> None:
-        self._report = report
+    def __init__(self, report: Callable[[Hazard], None], source: Mapping[int, str]) -> None:
+        self._report, self._source = report, source
         self._seen: dict[tuple[object, ...], set[tuple[int, int, int]]] = {}
 
     def stopped(self, frame: Frame, waits: list[Wait], left: list[Left]) -> None:
@@ -81,11 +81,13 @@ class Divergence(Observer):
             if not new.any():
                 continue
             row = int(new.argmax())
-            what = (
-                f"{int(away[row].sum())} of {batch.threads} threads of block {batch.block_index(row)} returned at line "
-                f"{line} and never reach this barrier"
-            )
-            cure = "keep every thread alive to the last barrier and guard only the loads and the store"
+            who = f"{int(away[row].sum())} of {batch.threads} threads of block {batch.block_index(row)}"
+            if any("return" in self._source.get(at, "") for at in (line, line + 1)):  # it may stand under its condition
+                what = f"{who} returned at line {line} and never reach this barrier"
+                cure = "keep every thread alive to the last barrier and guard only the loads and the store"
+            else:
+                what = f"{who} went round this barrier and ended at line {line}"
+                cure = "every thread must reach it, equally often: take it out of the branch or loop that some skip"
             self._found(batch, wait.line, line, row, lanes, away, what, cure, int(away[new].sum()))
 
     def _first(self, batch: Batch, blocks: np.ndarray, key: tuple[object, ...]) -> int | None:

@@ -103,6 +103,8 @@ def access_hazard(op: str, line: int, batch: Batch, found: Fault) -> Hazard:
         begins_inside = place.offset is not None and 0 <= place.offset < place.size
         what = f"{does} at {place}" + (f", which has {place.size} bytes" if begins_inside else "")
         cure = "guard the access with the array's bounds"
+        if found.space == "shared" and place.size == 0 and place.array:
+            cure = "the launch gave the kernel no dynamic shared memory: pass its bytes, kernel(..., shared_mem=bytes)"
     return Hazard(
         found.kind,
         line,

@@ -48,9 +48,9 @@ class SharedLayout:
     dynamic_start: int
 
     def regions(self, dynamic_bytes: int) -> tuple[Region, ...]:
-        """All arrays of a launch with this much dynamic shared memory."""
+        """All arrays of a launch with this much dynamic shared memory; the dynamic one also where it has no bytes."""
         name = self.dynamic_names[0] if len(self.dynamic_names) == 1 else DYNAMIC
-        dynamic = (Region(name, self.dynamic_start, dynamic_bytes),) if dynamic_bytes else ()
+        dynamic = (Region(name, self.dynamic_start, dynamic_bytes),) if dynamic_bytes or self.dynamic_names else ()
         return self.arrays + dynamic
 
 

@@ -68,7 +68,8 @@ def trace(
     """
     traffic, hazards, touches, absent = Traffic(), Hazards(), Touches(), Absent()
     initialized = Initialized(hazards.report, touches)
-    watching = (traffic, Divergence(hazards.report), Races(hazards.report, touches), initialized, absent, *observers)
+    divergence = Divergence(hazards.report, report.by_number(kernel.code))
+    watching = (traffic, divergence, Races(hazards.report, touches), initialized, absent, *observers)
     suspects: tuple[unset.Suspect, ...] = ()
     try:
         suspects = unset.suspects(kernel)
