@@ -254,3 +254,19 @@ def test_an_attempt_that_forgets_to_set_its_sum_is_refused_with_the_line():
     line = forgetful[: forgetful.index("sum = fmaf")].count("\n") + 1
     with pytest.raises(Refused, match=rf"uninitialized: line {line}: a variable is read here"):
         shared_tile_exercises.any_shape(forgetful)
+
+
+def test_a_variable_without_a_value_is_told_in_a_kernel_of_cooperative_groups():
+    source = """#include <cooperative_groups.h>
+extern "C" __global__ void k(const float* x, float* y) {
+    float sum;
+    cooperative_groups::this_thread_block().sync();
+    y[threadIdx.x] = x[threadIdx.x] + sum;
+}"""
+    args = cp.asarray(np.arange(32, dtype=np.float32)), cp.zeros(32, np.float32)
+    trace = cp.trace(cp.RawKernel(source, "k"), (1,), (32,), args)
+    assert the(trace).line == 5 and "sum is used before it has a value" in the(trace).message
+    # what -G compiles reads registers of PTX that no other code does
+    right = cp.RawKernel(source.replace("sum;", "sum = 1;", 1), "k", ("-G",))
+    right((1,), (32,), args)
+    assert args[1].get().tolist() == [float(i + 1) for i in range(32)]

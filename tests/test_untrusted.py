@@ -137,9 +137,9 @@ LONG_STRINGS = "char b[4096]; for (int i = 0; i < 4096; ++i) b[i] = 'A';"  # of 
 
 
 def test_thousands_of_threads_that_print_long_strings_of_their_own_take_seconds(capsys):
-    begin = time.monotonic()
+    begin = time.process_time()  # of this process alone, whatever else the machine does
     kernel(f'{LONG_STRINGS} printf("%s|", b);')((4,), (1024,), (floats(1),))
-    assert time.monotonic() - begin < 10
+    assert time.process_time() - begin < 10
     # 2**20 characters hold 255 texts of 4097
     shown, _, rest = capsys.readouterr().out.partition("\n")
     assert shown == ("A" * 4096 + "|") * 255 and "3,841 more calls" in rest

@@ -15,7 +15,7 @@ _BLOCK_ONLY = {"cta", "cluster"}
 
 @opcode("membar", "fence")
 def fence(instruction: Instruction, code: Code) -> Step:
-    """Tell observers of the fence and of how far it reaches."""
+    """PTX ISA, "membar, fence, fence.proxy": tell observers of the fence and of how far it reaches."""
     if "proxy" in instruction.parts:
         raise UnsupportedInstruction(instruction, "proxies belong to bulk copies, which are not emulated")
     wide = not _BLOCK_ONLY & set(instruction.parts)

@@ -37,6 +37,10 @@ SPECIAL_REGISTERS: dict[str, Callable[[Batch], np.ndarray]] = {
 }
 """PTX ISA, "Special Registers": those that depend on the launch alone. The emulated GPU has one multiprocessor."""
 
+for _where in ("begin", "end", "cap", "0", "1"):
+    # Code for debuggers reads them on its way. The emulated system keeps no shared memory for itself: they lie in none.
+    SPECIAL_REGISTERS[f"%reserved_smem_offset_{_where}"] = lambda b: uniform(1 << 31, np.uint32)
+
 CLOCKS: dict[str, Callable[[], int]] = {
     "%clock": time.perf_counter_ns,
     "%clock_hi": lambda: time.perf_counter_ns() >> 32,
