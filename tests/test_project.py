@@ -31,6 +31,7 @@ LAYERS = (
     "columns",
     "records",
     "emulator.ptx",
+    "emulator.locations",
     "emulator.parser",
     "emulator.calls",
     "emulator.liveness",

@@ -54,7 +54,7 @@ def inline(module: Module, kernel: str) -> Function:
     if not any(i.parts[0] == "call" for i in _instructions(function)):
         return function
     building = _Building(module, _taken(module))
-    building.add(function, {}, None, ())
+    building.add(function, {}, None, (), 0)
     return replace(
         function,
         registers=building.registers,
@@ -120,9 +120,12 @@ class _Building:
     tables: dict[str, tuple[str, ...]] = field(default_factory=dict)
     numbers: Iterator[int] = field(default_factory=lambda: count(1))
 
-    def add(self, function: Function, passed: dict[str, str], after: str | None, above: tuple[str, ...]) -> None:
+    def add(
+        self, function: Function, passed: dict[str, str], after: str | None, above: tuple[str, ...], line: int
+    ) -> None:
         """Append a function's blocks. `passed` renames its parameters and what it returns, `after` is the label where
-        its caller goes on (None for the kernel), `above` are the functions that call it.
+        its caller goes on (None for the kernel), `above` are the functions that call it, `line` the source line that
+        does, which stands for those of its instructions that have none: a header's.
         """
         tag = f"@{next(self.numbers)}" if after else ""
         local = [v.name for v in function.variables if v.space == "local"]
@@ -140,6 +143,7 @@ class _Building:
             self.blocks.append([])
             for instruction in block.instructions:
                 kind = instruction.parts[0]
+                instruction = instruction if instruction.line else replace(instruction, line=line)
                 numbered = _numbered(instruction, last if kind == "ld" else upcoming, formals)
                 moved = _renamed(numbered, new)
                 if kind == "call":
@@ -177,7 +181,7 @@ class _Building:
         actual = (*call.returns, *call.arguments)
         if len(formals) != len(actual):
             raise UnsupportedInstruction(instruction, f"{callee}() takes or returns another number of values")
-        self.add(function, dict(zip(formals, actual, strict=True)), after, above)
+        self.add(function, dict(zip(formals, actual, strict=True)), after, above, instruction.line)
 
     def _bodies(self, instruction: Instruction, call: _Call, number: int, after: str, above: tuple[str, ...]) -> None:
         """Every function that the pointer may hold, each behind a test of its address."""

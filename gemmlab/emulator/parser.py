@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import prod
 
+from .locations import Locations
 from .ptx import (
     Address,
     Block,
@@ -78,12 +79,12 @@ def parse(text: str) -> Module:
     """Module of PTX text; PtxError with the text at fault when it is not PTX of the form that NVRTC emits."""
     functions: dict[str, Function] = {}
     variables: list[Variable] = []
-    locations: dict[tuple[int, ...], tuple[int, ...] | None] = {}
+    locations = Locations.of(text)
     head, body, line = "", None, 0
     for match in _tokens(text):
         try:
             if match["loc"]:
-                line = _source_line(match, locations)
+                line = locations.line(match["where"], match["inlined"]) or line  # the compiler's own: a memset's loop
             elif match["head"]:
                 if match["end"] == "{":
                     head, body, line = match["head"], _Body(), 0
@@ -135,17 +136,6 @@ def _read(match: re.Match[str], line: int, body: _Body) -> None:
             _declare(statement, body)
         else:
             body.append(_instruction(statement, line, body.scopes))
-
-
-def _source_line(match: re.Match[str], locations: dict[tuple[int, ...], tuple[int, ...] | None]) -> int:
-    """Line in file 1, the learner's source; code inlined from a header counts at the line that called it."""
-    where = tuple(map(int, match["where"].split()))
-    locations[where] = tuple(map(int, match["inlined"].split())) if match["inlined"] else None
-    seen = set()
-    while where[0] != 1 and locations.get(where) and where not in seen:
-        seen.add(where)
-        where = locations[where]
-    return where[1] if where[0] == 1 else 0
 
 
 def _function(head: str, body: _Body) -> Function:
