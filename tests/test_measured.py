@@ -72,7 +72,9 @@ def test_without_a_gpu_nothing_is_run_and_the_shipped_records_are_asked(monkeypa
     monkeypatch.setattr(backend, "name", "emulator", raising=False)
     monkeypatch.setattr(measured.records, "shipped", lambda: (RECORD,))
     monkeypatch.setattr(measured, "climb", lambda *_: pytest.fail("nothing may be timed here"))
-    assert measured.measure([NAIVE], Gemm(2048, 2048, 2048)) is RECORD
+    assert measured.measure([NAIVE, COALESCED], Gemm(2048, 2048, 2048)) == RECORD
+    # of rungs that were not asked for nothing is given away
+    assert [row["name"] for row in measured.measure([NAIVE], Gemm(2048, 2048, 2048)).rungs] == ["naive"]
 
 
 def test_with_a_gpu_the_rungs_are_run_now(monkeypatch):
