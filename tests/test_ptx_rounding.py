@@ -6,7 +6,7 @@ from math import isqrt
 import numpy as np
 import pytest
 from exact_rounding import BINARY
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from ptx_programs import compute
 
@@ -163,26 +163,88 @@ def test_floats_become_the_integer_on_the_stated_side_within_its_range(source, t
     assert [int(v) for v in found] == expected
 
 
-@settings(max_examples=40, deadline=None)
-@given(rows=lanes("f32", 3))
-@example(rows=[(0x3F800001, 0x3F800001, 0xBF800002)])
-def test_ftz_flushes_operands_and_what_is_subnormal_before_it_is_rounded(rows):
-    form = BINARY["f32"]
-
-    def flushed(raw: int) -> int:
-        return raw if raw & 0x7F800000 else raw & 0x80000000
-
-    def result(row: tuple[int, ...]) -> int:
-        row = tuple(map(flushed, row))
-        a, b, c = map(form.value, row)
-        raw = wanted("fma", "f32", "rn", row)
-        exact = a * b + c
-        return raw & 0x80000000 if exact != 0 and abs(exact) < Fraction(2) ** -126 else raw
-
-    assert run("fma.rn.ftz.f32", "f32", rows) == [result(row) for row in rows]
+def exact_value(operation: str, values: list[Fraction]) -> Fraction:
+    if operation in ("div", "rcp"):
+        return (values[0] if operation == "div" else 1) / values[-1]
+    if operation in ("mul", "fma"):
+        return values[0] * values[1] + (values[2] if operation == "fma" else 0)
+    return values[0] + (values[1] if operation == "add" else -values[1])
 
 
-def test_a_product_just_below_the_least_normal_number_is_flushed_though_it_rounds_up_to_it():
+def flushed(operation: str, name: str, mode: str, row: tuple[int, ...]) -> int | None:
+    """The result with .ftz: zero for a subnormal operand, and for a result that is subnormal when it is rounded to the
+    format's precision with no bound on its exponent (IEEE 754-2008, 7.5, "after rounding"). None for a zero divisor.
+    """
+    form = BINARY[name]
+    least, sign = 1 << form.precision - 1, 1 << form.bits - 1
+    row = tuple(raw if raw & sign - 1 >= least else raw & sign for raw in row)
+    values = [form.value(raw) for raw in row]
+    if operation in ("div", "rcp") and values[-1] == 0:
+        return None
+    exact = exact_value(operation, values)
+    if exact == 0:
+        return (row[0] ^ row[1]) & sign if operation == "div" else wanted(operation, name, mode, row)
+    scale = Fraction(2) ** (form.precision + 2)
+    if abs(exact) < 2 * form.value(least) and abs(form.value(form.rounded(exact * scale, mode))) < scale * form.value(
+        least
+    ):
+        return sign if exact < 0 else 0
+    return form.rounded(exact, mode)
+
+
+def beside_the_least_normal(name: str, operation: str) -> st.SearchStrategy[list[tuple[int, ...]]]:
+    """Operands whose result lies within a few units of the least normal number, on either side."""
+    form = BINARY[name]
+    least = form.value(1 << form.precision - 1)
+    factor = st.builds(
+        lambda fraction, exponent, minus: fraction | exponent << form.precision - 1 | minus << form.bits - 1,
+        st.integers(0, (1 << form.precision - 1) - 1),
+        st.integers(form.bias - 3, form.bias + 3),
+        st.integers(0, 1),
+    )
+    aims = st.integers(-6, 6).map(lambda step: least * (1 + step * Fraction(2) ** -(form.precision + 1)))
+
+    def row(a: int, other: int, aim: Fraction) -> tuple[int, ...]:
+        value = form.value(a)
+        if operation == "mul":
+            return (a, form.rounded(aim / value, "rn"))
+        if operation == "div":
+            return (form.rounded(aim * value, "rn"), a)
+        if operation == "rcp":
+            return (form.rounded(1 / aim, "rz"),)
+        if operation == "fma":
+            b = form.rounded(4 * least / value, "rn")
+            return (a, b, form.rounded(aim - value * form.value(b), "rn"))
+        step = Fraction(2) * abs(value) * least
+        b = form.rounded(step, "rn")
+        c = form.rounded(form.value(b) - aim, "rn")
+        return (b, c ^ (1 << form.bits - 1) if operation == "add" else c)
+
+    return st.lists(st.builds(row, factor, factor, aims), min_size=1, max_size=24)
+
+
+FLUSHING = [("f32", o, m) for o in ("add", "sub", "mul", "fma", "div", "rcp") for m in MODES]
+FLUSHING += [("f16", o, "rn") for o in ("add", "sub", "mul", "fma")]
+
+
+@pytest.mark.parametrize(("name", "operation", "mode"), FLUSHING)
+@settings(max_examples=6, deadline=None)
+@given(data=st.data())
+def test_ftz_flushes_operands_and_what_is_subnormal_once_it_is_rounded(name, operation, mode, data):
+    count = {"rcp": 1, "fma": 3}.get(operation, 2)
+    rows = data.draw(st.one_of(lanes(name, count), beside_the_least_normal(name, operation)))
+    expected = [flushed(operation, name, mode, row) for row in rows]
+    found = run(f"{operation}.{mode}.ftz.{name}", name, rows)
+    assert [f for f, e in zip(found, expected, strict=True) if e is not None] == [e for e in expected if e is not None]
+
+
+def test_what_lies_just_below_the_least_normal_number_is_flushed_where_an_h200_flushes_it():
     # (1 - 2^-24) * 2^-126 lies half-way to 2^-126 and rounds to it; an H200 gives -0 for its negative
     assert run("mul.rn.ftz.f32", "f32", [(0x3F7FFFFF, 0x80800000)]) == [0x80000000]
     assert run("mul.rn.f32", "f32", [(0x3F7FFFFF, 0x80800000)]) == [0x80800000]
+    # (1 - 1.3e-10) * 2^-126 is nearer to 2^-126 than 2^-150 and becomes it; measured on an H200 too
+    assert run("fma.rn.ftz.f32", "f32", [(0x00800000, 0xAF0D6A2B, 0x00800000)]) == [0x00800000]
+    assert run("fma.rz.ftz.f32", "f32", [(0x00800000, 0xAF0D6A2B, 0x00800000)]) == [0]
+    # 1 / (2^126 (1 + 2^-23)), rounded up to 24 bits, is still below 2^-126
+    assert run("rcp.rp.ftz.f32", "f32", [(0x7E800001,)]) == [0]
+    assert run("rcp.rp.f32", "f32", [(0x7E800001,)]) == [0x00800000]

@@ -16,7 +16,18 @@ import numpy as np
 
 from . import approximations, integers
 from .datatypes import dtype_of, types_of
-from .floats import arithmetic32, arithmetic64, canonical, flush, fma32, fma32_ftz, relu, saturate, unrounded
+from .floats import (
+    arithmetic32,
+    arithmetic64,
+    canonical,
+    flush,
+    flush_edge,
+    fma32,
+    fma32_ftz,
+    relu,
+    saturate,
+    unrounded,
+)
 from .formats import BF16, F16, F32, F64, FORMATS, Format
 from .half import PACKED, arithmetic16, packed, through_float64
 from .instructions import Code, Step, UnsupportedInstruction, elementwise, opcode
@@ -56,23 +67,20 @@ def _modified(function: Function, form: Format, instruction: Instruction) -> Fun
 
 
 def _flushed(function: Function, form: Format, instruction: Instruction) -> Function:
-    """The function with subnormal operands and results flushed. What counts is the result before it is rounded: on an
-    H200, (1 - 2^-24) * 2^-126, which rounds to the least normal number, is flushed as well.
-    """
-    tiny = np.finfo(form.storage).tiny
+    """The function with subnormal operands and results flushed."""
     name, rounding = instruction.parts[0], rounding_of(instruction)
     if function is fma32:
         return fma32_ftz
-    exact = name in ("mul", "mad", "fma", "div") and not {"approx", "full"} & set(instruction.parts)
+    # other results below the least normal number are exact
+    exact = name in ("mul", "mad", "fma", "div", "rcp") and not {"approx", "full"} & set(instruction.parts)
 
     def flushing(*values: np.ndarray) -> np.ndarray:
         values = tuple(map(flush, values))
         result = flush(function(*values))
-        edge = np.abs(result) == tiny
-        if exact and edge.any():
-            below = np.abs(unrounded("fma" if name == "mad" else name, rounding, *map(form.widen, values))) < tiny
-            result = np.where(edge & below, np.copysign(form.storage.type(0), result), result)
-        return result
+        if not exact:
+            return result
+        operation = "fma" if name == "mad" else name
+        return flush_edge(result, form, rounding, lambda: unrounded(operation, rounding, *map(form.widen, values)))
 
     return flushing
 

@@ -22,7 +22,7 @@ from collections.abc import Callable
 import numpy as np
 
 from . import exact
-from .formats import F16, F32
+from .formats import F16, F32, Format
 
 _F64 = np.dtype(np.float64)
 _ONE = np.uint64(1)
@@ -33,7 +33,6 @@ _SHIFT = np.uint64((1792 - 897 << 52) + (1 << 28))
 _SURE = np.uint64(7 << 60)
 _LOOK = _SURE | np.uint64((1 << 29) - 1)
 _SPLIT = np.float64(2**27 + 1)
-_TINY = np.finfo(np.float32).tiny
 _NAN = {f.storage: f.unsigned.type(f.nan).view(f.storage) for f in (F16, F32)}
 
 
@@ -69,18 +68,25 @@ def fma32(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
 
 
 def fma32_ftz(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
-    """The same with subnormal operands and results flushed, judged before the result is rounded."""
+    """The same with subnormal operands and results flushed."""
     a, b, c = flush(a), flush(b), flush(c)
-    result = _fused(a, b, c, _flushed_first)
-    edge = np.abs(result) == _TINY
-    if edge.any():
-        exact_sum = unrounded("fma", "rn", *(v.astype(_F64) for v in (a, b, c)))
-        result = np.where(edge & (np.abs(exact_sum) < _TINY), np.copysign(np.float32(0), result), result)
-    return result
+    result = flush(_fused(a, b, c, lambda odd: odd.astype(np.float32)))
+    return flush_edge(result, F32, "rn", lambda: unrounded("fma", "rn", *(v.astype(_F64) for v in (a, b, c))))
 
 
-def _flushed_first(odd: np.ndarray) -> np.ndarray:
-    return np.where(np.abs(odd) < _TINY, np.copysign(0.0, odd), odd).astype(np.float32)
+def flush_edge(result: np.ndarray, form: Format, rounding: str, exact_value: Callable[[], np.ndarray]) -> np.ndarray:
+    """A flushed result, where it is the least normal number flushed too if the exact value is a subnormal one.
+
+    It is subnormal if it is below the least normal number once rounded to the format's precision with no bound on the
+    exponent (IEEE 754-2008, 7.5, "after rounding"). On an H200 2^-126 * (1 - 2^-24) is flushed, and what lies nearer to
+    2^-126 than to that becomes 2^-126.
+    """
+    least = 2.0**form.emin
+    edge = np.abs(result) == result.dtype.type(least)
+    if not edge.any():
+        return result
+    rounded = form.widen(form.narrow(4.0 * exact_value(), rounding))
+    return np.where(edge & (np.abs(rounded) < 4.0 * least), np.copysign(result.dtype.type(0), result), result)
 
 
 def _fused(a: np.ndarray, b: np.ndarray, c: np.ndarray, finish: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
