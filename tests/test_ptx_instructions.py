@@ -439,3 +439,20 @@ def test_every_instruction_has_a_case():
     words = {word.split(".")[0] for case in CASES for word in case[0].replace(";", " ").split()}
     known = set(instructions._BUILDERS) - set().union(*ELSEWHERE.values())
     assert known - words == set()
+
+
+@pytest.mark.parametrize("lanes", [1, 9, 40])
+@pytest.mark.parametrize("name", ["min", "max"])
+@pytest.mark.parametrize(("kind", "register", "one", "nan"), [
+    ("f16", "b16", f16(1.0), 0x7C01),
+    ("bf16", "b16", bf16(1.0), 0x7F81),
+    ("f32", "f32", f32(1.0), 0x7F800001),
+    ("f64", "f64", f64(1.0), 0x7FF0000000000001),
+])  # fmt: skip
+def test_of_a_number_and_a_signalling_nan_the_number_comes_out(name, kind, register, one, nan, lanes):
+    # PTX ISA, "min" and "max": if isNaN(a) then b; so max.ftz.f16x2 of 0x7c2d874d and 0x7b35487f on an H200
+    dtype = f"u{one.bit_length() + 7 >> 3}"
+    ones, nans = (np.full(lanes, value, dtype) for value in (one, nan))
+    for operands in ((ones, nans), (nans, ones)):
+        found = compute(f"{name}.{kind}", register, *((register, values) for values in operands))
+        assert found.tolist() == [one] * lanes

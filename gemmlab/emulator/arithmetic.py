@@ -24,6 +24,8 @@ from .floats import (
     flush_edge,
     fma32,
     fma32_ftz,
+    greater,
+    lesser,
     relu,
     saturate,
     unrounded,
@@ -205,7 +207,7 @@ def _float_extreme(least: bool, propagate: bool, xorsign: bool) -> Function:
     """The smaller or larger number; -0 counts as smaller than +0. A NaN comes out when both are, or with .NaN when
     either is. With .xorsign.abs magnitudes are compared, and the signs' exclusive or is the result's.
     """
-    nearer = np.fmin if least else np.fmax
+    nearer = lesser if least else greater
 
     def function(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         negative = np.signbit(a) ^ np.signbit(b)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .datatypes import UNSIGNED, dtype_of
-from .floats import canonical, flush
+from .floats import canonical, flush, greater, lesser
 from .formats import FORMATS
 from .half import PACKED, arithmetic16, packed, through_float64
 from .instructions import Code, Frame, Site, Step, UnsupportedInstruction, opcode, outputs_of, put, read, registers_of
@@ -112,7 +112,7 @@ def _operation(instruction: Instruction) -> _Operation:
             raise UnsupportedInstruction(instruction)
         flushing = (lambda old, new: flush(canonical(flush(old) + flush(new)))) if element == "f32" else None
         return _Operation(name, form.storage, _INTEGER[name], flushing if name == "add" else None)
-    choose = {"min": np.fmin, "max": np.fmax}
+    choose = {"min": lesser, "max": greater}
     update = arithmetic16(form, "add") if name == "add" else through_float64(form, choose[name])
     if part is not None:
         update = packed(update, part)

@@ -51,6 +51,18 @@ def flush(value: np.ndarray) -> np.ndarray:
     return np.where(small, np.copysign(value.dtype.type(0), value), value) if small.any() else value
 
 
+def lesser(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The smaller of two, and of a number and a NaN the number. NumPy's fmin gives either of a number and a signalling
+    NaN, by the place in the array.
+    """
+    return np.where((a < b) | np.isnan(b), a, b)
+
+
+def greater(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The larger of two, and of a number and a NaN the number."""
+    return np.where((a > b) | np.isnan(b), a, b)
+
+
 def saturate(value: np.ndarray) -> np.ndarray:
     """Clamp to [0, 1], NaN and -0 to +0 (.sat)."""
     zero, one = value.dtype.type(0), value.dtype.type(1)
