@@ -2,8 +2,8 @@
 
 A float becomes an integer in the stated direction and is clamped to the integer's range; NaN gives 0, or, as on an
 H200, the top bit alone from f64 or to 64 bits. An integer becomes the nearest float, or the one in the stated
-direction, in one rounding. A NaN that becomes narrower becomes the canonical one (an H200 keeps what fits of an f64's
-payload).
+direction, in one rounding. A NaN becomes the canonical one, but where the ISA leaves its bits open and an H200 keeps
+some: from f64 to a narrower format, and in cvt.rna.tf32.
 
 PTX ISA, "Data Movement and Conversion Instructions: cvt, cvt.pack".
 """
@@ -15,8 +15,8 @@ from collections.abc import Callable
 import numpy as np
 
 from .datatypes import DTYPES, dtype_of, resize
-from .floats import canonical, flush, odd_sum, relu, saturate
-from .formats import BF16, E4M3, E5M2, F16, F32, F64, FORMATS, Format
+from .floats import canonical, flush, flush_edge, odd_sum, relu, saturate
+from .formats import BF16, E4M3, E5M2, F16, F32, F64, FORMATS, TF32, Format
 from .half import PACKED, unpack
 from .instructions import Code, Step, UnsupportedInstruction, assign, destination, elementwise, opcode, read
 from .ptx import Instruction
@@ -53,9 +53,12 @@ def conversion(instruction: Instruction, target: str, source: str) -> Function:
     parts = instruction.parts
     rounding = next((p for p in parts if p in ("rn", "rz", "rm", "rp", "rna")), "rn")
     whole = next((_WHOLE[p] for p in parts if p in _WHOLE), None)
-    before = flush if "ftz" in parts and source == "f32" else None
+    before = (lambda a: canonical(flush(a))) if "ftz" in parts and source == "f32" else None
     if source in FORMATS and target in FORMATS:
         convert = _float_to_float(FORMATS[source], FORMATS[target], rounding, whole, "satfinite" in parts)
+        if "ftz" in parts and source == "f64" and target == "f32":
+            nearest = convert
+            convert = lambda a: flush_edge(flush(nearest(a)), F32, rounding, lambda: a)  # noqa: E731
     elif source in FORMATS:
         if whole is None:
             raise UnsupportedInstruction(instruction, "a float becomes an integer only with .rni, .rzi, .rmi or .rpi")
@@ -69,7 +72,7 @@ def conversion(instruction: Instruction, target: str, source: str) -> Function:
         dtype = dtype_of(instruction, target)
         return lambda a: a.astype(dtype)
     after = [f for p, f in (("sat", saturate), ("relu", relu)) if p in parts and target in FORMATS]
-    if "ftz" in parts and target == "f32":
+    if "ftz" in parts and target == "f32" and source != "f64":
         after.insert(0, flush)
     return _around(convert, before, [_on_values(f, target) for f in after])
 
@@ -100,9 +103,34 @@ def _float_to_float(source: Format, target: Format, rounding: str, whole: Functi
         return source.widen
     if source is BF16 and target is F32:
         return lambda a: (a.astype(np.uint32) << np.uint32(16)).view(np.float32)
-    if target in (F16, F32) and rounding == "rn" and not satfinite and source in (F16, F32, F64):
+    native = target in (F16, F32) and rounding == "rn" and not satfinite
+    if source is F64:
+        narrowed = (lambda a: a.astype(target.storage)) if native else (lambda a: target.narrow(a, rounding, satfinite))
+        return lambda a: _keeping(a, narrowed(a), target)
+    if native and source in (F16, F32):
         return lambda a: canonical(a.astype(target.storage))
+    if target is TF32 and rounding == "rna":
+        return lambda a: np.where(np.isnan(a), _cut(a, satfinite), target.narrow(source.widen(a), rounding, satfinite))
     return lambda a: target.narrow(source.widen(a), rounding, satfinite)
+
+
+def _keeping(a: np.ndarray, result: np.ndarray, form: Format) -> np.ndarray:
+    """A narrowed f64 with every NaN quiet and of its old sign, and with the bits of its payload that fit, as an H200
+    returns it.
+    """
+    nan = np.isnan(a)
+    if not nan.any():
+        return result
+    bits, fraction = a.view(np.uint64), form.precision - 1
+    payload = bits >> np.uint64(52 - fraction) & np.uint64((1 << fraction) - 1)
+    top = np.uint64((1 << form.bits - 1) - (1 << fraction - 1))
+    kept = (bits >> np.uint64(63) << np.uint64(form.bits - 1)) | top | payload
+    return np.where(nan, kept.astype(form.unsigned).view(form.storage), result)
+
+
+def _cut(a: np.ndarray, satfinite: bool) -> np.ndarray:
+    """The upper bits of an f32 NaN; with .satfinite one unit less, as machine code for sm_90 takes it for infinity."""
+    return (a.view(np.uint32) & np.uint32(0xFFFFE000)) - np.uint32(0x2000 if satfinite else 0)
 
 
 def _float_to_integer(source: Format, target: np.dtype, whole: Function) -> Function:
