@@ -125,6 +125,21 @@ def test_lanes_that_leave_a_loop_at_different_times_meet_after_it():
     assert run(body, 32).tolist() == [last[t ^ 1] for t in range(32)]
 
 
+def test_lanes_wait_for_those_who_give_the_same_mask_and_not_for_any_who_wait_elsewhere():
+    # even lanes come to their shuffle from two sides, while the odd ones stand at the next: a full mask waits for both
+    body = """unsigned first = a[t], then;
+        if (t % 2 == 0) {
+            if (t < 8) asm volatile("shfl.sync.bfly.b32 %0, %1, 16, 31, 0x55555555;" : "=r"(first) : "r"(a[t] + 1));
+            else asm volatile("shfl.sync.bfly.b32 %0, %1, 16, 31, 0x55555555;" : "=r"(first) : "r"(a[t] + 2));
+        }
+        asm volatile("shfl.sync.bfly.b32 %0, %1, 1, 31, 0xffffffff;" : "=r"(then) : "r"(first));
+        o[t] = then;"""
+    values = [100 * t for t in range(32)]
+    given = [v + 1 if t < 8 else v + 2 for t, v in enumerate(values)]
+    first = [given[t ^ 16] if t % 2 == 0 else values[t] for t in range(32)]
+    assert run(body, 32, inputs=(values,)).tolist() == [first[t ^ 1] for t in range(32)]
+
+
 def test_a_shuffle_in_a_branch_that_part_of_its_mask_does_not_take_is_a_deadlock():
     with pytest.raises(cp.KernelFault, match=r"waits for ever in shfl\.sync\.idx\.b32 for lanes of its warp") as fault:
         run("if (t < 8) o[t] = __shfl_sync(~0u, t, 0); __syncthreads(); o[t] += 1;", 32, threads=64)

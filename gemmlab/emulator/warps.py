@@ -237,7 +237,9 @@ def _gathered(waits: Sequence[WarpWait], values: Values) -> np.ndarray:
 
 
 def ready(frame: Frame, waits: Sequence[WarpWait], living: Mask) -> Mask:
-    """Lanes all of whose living members wait with them; None for all lanes."""
+    """Lanes all of whose living members wait with them; None for all lanes. Those who wait at another place count where
+    they give the same mask (PTX ISA: "the same qualifiers and same membermask value").
+    """
     if any(w.mask is None for w in waits):
         return None
     batch = frame.batch
@@ -246,7 +248,11 @@ def ready(frame: Frame, waits: Sequence[WarpWait], living: Mask) -> Mask:
     alive = np.ones((1,) * 6, bool) if living is None else living
     grid = np.broadcast_shapes(here.shape[:3], members.shape[:3], alive.shape[:3])
     by_warp = [_by_warp(batch, grid, v) for v in (here, members, alive)]
-    missing = by_warp[1] & pack(by_warp[2]) & ~pack(by_warp[0])
+    come = pack(by_warp[0])
+    if len(waits) > 1:
+        alike = by_warp[1][..., None] == by_warp[1][..., None, :]
+        come = pack(alike & by_warp[0][..., None, :])[..., 0]
+    missing = by_warp[1] & pack(by_warp[2]) & ~come
     return here & _by_lane(batch, grid, missing == 0)
 
 
