@@ -3,9 +3,9 @@
 import re
 
 from gemmlab.ladder import rung
+from gemmlab.quoting import MOST_SHOWN
 
 WARP_TILES = rung("warp_tiles")
-MOST_SHOWN = 80  # characters of a statement that is none which a refusal repeats
 MAPPING = ("warp_row", "warp_col", "tx", "ty")
 ORDERS = {
     "row by row": ("lane % (WN / TN)", "lane / (WN / TN)"),

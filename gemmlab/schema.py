@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from datetime import date
 from typing import Any, NamedTuple
 
-LONGEST = 200  # characters of a wrong value that a message shows
+from gemmlab.quoting import shown
 
 
 class Count:
@@ -58,11 +58,7 @@ def _check_type(value: Any, expected: type, where: str) -> None:
     else:
         right = isinstance(value, expected)
     if not right:
-        raise ValueError(f"{where or 'the data'} is {_shortened(repr(value))}, but must be {_TYPE_NAMES[expected]}")
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+        raise ValueError(f"{where or 'the data'} is {shown(value)}, but must be {_TYPE_NAMES[expected]}")
 
 
 def check_date(text: str, where: str) -> None:

@@ -16,6 +16,7 @@ from gemmlab import backend, launch
 from gemmlab.gemm import Gemm, inputs
 from gemmlab.ladder import Geometry
 from gemmlab.launch import Kernel
+from gemmlab.quoting import first_line
 
 
 def program(folder: Path, launches: Iterable[tuple[Kernel, Gemm]]) -> list[str]:
@@ -35,7 +36,7 @@ def main(path: str) -> int:
         try:
             launch.run(kernel, problem, inputs(problem), backend.cp)
         except Exception as error:
-            print(f"{kernel.entry}: {type(error).__name__}: {_first_line(error)}", file=sys.stderr)
+            print(f"{kernel.entry}: {type(error).__name__}: {first_line(error)}", file=sys.stderr)
             return 1
     return 0
 
@@ -55,10 +56,6 @@ def _from_data(made: dict[str, Any]) -> tuple[Kernel, Gemm]:
     geometry = Geometry(tuple(grid), tuple(block), shared_mem)
     kernel = Kernel(made["source"], made["entry"], tuple(made["options"]), lambda problem: geometry)
     return kernel, Gemm(**made["problem"])
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).strip().splitlines()), "")
 
 
 if __name__ == "__main__":
