@@ -238,6 +238,23 @@ def test_reducing_barriers_count_and_combine_the_votes_of_the_block():
     np.testing.assert_array_equal(y.get().reshape(4, 64)[:, 0], [22, 21, 1, 2])
 
 
+def test_blocks_that_stand_at_different_reducing_barriers_get_each_its_own_answer():
+    # Threads leave the loop one by one, so one block is at the last barrier while another is at the first.
+    source = """extern "C" __global__ void k(const int* x, int* turns, int* y) {
+    int seen = *turns, was = ~seen;
+    while (was != seen) { was = seen; seen = atomicCAS(turns, was, was + 1); }
+    int i = 33 * blockIdx.x + threadIdx.x;
+    y[i] = __syncthreads_or(x[i]) + 2 * __syncthreads_and(x[i]) + 4 * __syncthreads_count(x[i]);
+}"""
+    votes = np.zeros((4, 33), np.int32)
+    votes[1], votes[2, ::2], votes[3, 5] = 1, 1, 1
+    turns, y = zeros(1, np.int32), zeros(132, np.int32)
+    cp.RawKernel(source, "k")((4,), (33,), (cp.asarray(votes), turns, y))
+    # none of 33 votes, all of them, every second and one: 4 times their number, and 1 for any and 2 for all
+    assert y.get().reshape(4, 33).tolist() == [[4 * n + e] * 33 for n, e in ((0, 0), (33, 3), (17, 1), (1, 1))]
+    assert turns.get() == 132
+
+
 # Barriers that part of a block does not reach
 
 

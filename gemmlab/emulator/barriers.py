@@ -161,10 +161,14 @@ def _by_warp(lanes: np.ndarray) -> np.ndarray:
     return np.logical_or.reduceat(lanes, np.arange(0, lanes.shape[1], WARP), axis=1)
 
 
-def reduced(batch: Batch, waits: Sequence[Wait], went: np.ndarray) -> np.ndarray:
-    """What a reducing barrier gives each block, as a lattice: the votes of the threads that `went`, combined."""
-    votes = np.logical_or.reduce([batch.flat(w.vote & w.mask) for w in waits]) & went
-    return _COMBINE[waits[0].barrier.reduction](votes, went).reshape((*batch.extent, 1, 1, 1))
+def reduced(batch: Batch, waits: Sequence[Wait], reduction: str | None, went: np.ndarray) -> np.ndarray | None:
+    """What barriers of one reduction give each block, as a lattice: the votes of the threads that `went`, combined.
+    None for barriers that reduce nothing.
+    """
+    if reduction is None:
+        return None
+    alike = [batch.flat(w.vote & w.mask) for w in waits if w.barrier.reduction == reduction]
+    return _COMBINE[reduction](np.logical_or.reduce(alike) & went, went).reshape((*batch.extent, 1, 1, 1))
 
 
 def write_reduction(wait: Wait, value: np.ndarray, registers: list[np.ndarray], mask: Mask) -> None:

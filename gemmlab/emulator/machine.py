@@ -229,7 +229,7 @@ class Machine:
                 observer.stopped(frame, [wait], standing.left)
                 observer.met(frame, None)
             if barrier.reduction:
-                value = reduced(frame.batch, [wait], frame.batch.active(None))
+                value = reduced(frame.batch, [wait], barrier.reduction, frame.batch.active(None))
                 write_reduction(wait, value, frame.registers, None)
             standing.go(resume, None)
         else:
@@ -279,12 +279,12 @@ class Machine:
                 observer.met(frame, meeting)
             here = [w for w in standing.waits if w.number == number]
             went = meeting.waited.reshape(batch.shape)
-            reducing = [w for w in here if w.barrier.reduction]
-            value = reduced(batch, reducing, meeting.waited) if reducing else None
+            # one block may be at a barrier that counts while another is at one that asks whether all agree
+            values = {w.barrier.reduction: reduced(batch, here, w.barrier.reduction, meeting.waited) for w in here}
             for wait in here:
                 lanes = wait.mask & went
                 if wait.barrier.reduction:
-                    write_reduction(wait, value, frame.registers, lanes)
+                    write_reduction(wait, values[wait.barrier.reduction], frame.registers, lanes)
                 if lanes.any():
                     standing.go(wait.resume, lanes)
             standing.gone(number, went, meeting.arrived.reshape(batch.shape))
