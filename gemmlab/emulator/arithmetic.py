@@ -28,6 +28,7 @@ from .floats import (
     lesser,
     relu,
     saturate,
+    surviving_nan,
     unrounded,
 )
 from .formats import BF16, F16, F32, F64, FORMATS, Format
@@ -221,7 +222,7 @@ def _float_extreme(least: bool, propagate: bool, xorsign: bool) -> Function:
             result = np.where(negative, -result, result)
         if propagate:
             result = np.where(np.isnan(a) | np.isnan(b), result.dtype.type(np.nan), result)
-        return canonical(result)
+        return surviving_nan(result, a, b) if result.dtype == F64.storage else canonical(result)
 
     return function
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 import numpy as np
 
 from .datatypes import DTYPES, dtype_of, resize
-from .floats import canonical, flush, flush_edge, odd_sum, relu, saturate
+from .floats import canonical, flush, flush_edge, odd_sum, quiet, relu, saturate
 from .formats import BF16, E4M3, E5M2, F16, F32, F64, FORMATS, TF32, Format
 from .half import PACKED, unpack
 from .instructions import Code, Step, UnsupportedInstruction, assign, destination, elementwise, opcode, read
@@ -100,7 +100,7 @@ def _float_to_float(source: Format, target: Format, rounding: str, whole: Functi
     if whole:
         return whole if target is F64 else lambda a: target.narrow(whole(source.widen(a)))
     if target is F64:
-        return source.widen
+        return lambda a: quiet(source.widen(a))
     if source is BF16 and target is F32:
         return lambda a: (a.astype(np.uint32) << np.uint32(16)).view(np.float32)
     native = target in (F16, F32) and rounding == "rn" and not satfinite

@@ -18,6 +18,7 @@ Instructions".
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -25,6 +26,7 @@ from . import exact
 from .formats import F16, F32, Format
 
 _F64 = np.dtype(np.float64)
+_QUIET = np.uint64(1 << 51)
 _ONE = np.uint64(1)
 # Of a float64, the top three bits of the exponent and the 29 bits that a float32 lacks. Once _SHIFT is added, the
 # former are all ones for the exponents of normal float32 (897 to 1150, and two more), the latter zero for a value
@@ -37,11 +39,26 @@ _NAN = {f.storage: f.unsigned.type(f.nan).view(f.storage) for f in (F16, F32)}
 
 
 def canonical(value: np.ndarray) -> np.ndarray:
-    """f16 or f32 with every NaN as the one that the hardware returns. In float64 a NaN keeps its payload, as it does in
-    NumPy.
-    """
+    """f16 or f32 with every NaN as the one that the hardware returns. In float64 a NaN keeps its payload."""
     nan = np.isnan(value)
     return np.where(nan, _NAN[value.dtype], value) if value.dtype in _NAN and nan.any() else value
+
+
+def quiet(value: np.ndarray) -> np.ndarray:
+    """float64 with every NaN quiet, its sign and payload kept."""
+    nan = np.isnan(value)
+    return np.where(nan, (value.view(np.uint64) | _QUIET).view(_F64), value) if nan.any() else value
+
+
+def surviving_nan(result: np.ndarray, first: np.ndarray, second: np.ndarray, *third: np.ndarray) -> np.ndarray:
+    """A float64 result that is NaN as that of its operands which survives on an H200: of two NaNs the second, of three
+    the second before the third. The ISA leaves it open.
+    """
+    nan = np.isnan(result)
+    if nan.any():
+        for operand in (first, *third, second):
+            result = np.where(nan & np.isnan(operand), quiet(operand), result)
+    return result
 
 
 def flush(value: np.ndarray) -> np.ndarray:
@@ -223,6 +240,9 @@ def arithmetic32(name: str, rounding: str) -> Callable[..., np.ndarray]:
 
 def arithmetic64(name: str, rounding: str) -> Callable[..., np.ndarray]:
     """add, sub, mul, fma, div, rcp or sqrt in float64."""
+    function = fma64 if name == "fma" else _NEAREST[name]
     if rounding != "rn":
-        return lambda *values: exact.apply(name, rounding, *values)
-    return fma64 if name == "fma" else _NEAREST[name]
+        function = partial(exact.apply, name, rounding)
+    if name in ("add", "sub", "mul", "fma"):
+        return lambda *values: surviving_nan(function(*values), *values)
+    return function
