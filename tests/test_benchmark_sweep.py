@@ -2,6 +2,7 @@ import json
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import fake_nvml
 import numpy as np
@@ -107,7 +108,7 @@ def test_what_spills_or_leaves_a_multiprocessor_nearly_empty_is_compiled_and_not
 def test_a_sweep_that_ran_out_of_time_goes_on_with_the_same_command(gpu, command, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sweep, "worth_timing", lambda of_rung, *_: tuning.tiles(of_rung, CHOICES))
     clock = iter(range(10_000))
-    monkeypatch.setattr(sweep.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(sweep, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     _, first = command(seconds=9)
     some = kept(tmp_path, 128)
     assert 0 < len(some) < len(tuning.tiles(RUNG4, CHOICES))

@@ -196,7 +196,7 @@ def test_progress_is_told_while_a_batch_of_blocks_is_at_work_and_never_of_more_t
         now[0] += 1.0
         return now[0]
 
-    monkeypatch.setattr(climbing.time, "monotonic", clock)
+    monkeypatch.setattr(climbing, "time", SimpleNamespace(monotonic=clock))
     monkeypatch.setattr(climbing, "EMULATED_PER_FLOP", 4000.0 / SMALL.flops)  # a launch is expected to take 4000 s
     climb([NAIVE], SMALL, EMULATOR, progress=shares.append)
     # One batch: at each access a second more of the 4000 s is gone.
