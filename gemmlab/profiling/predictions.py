@@ -47,8 +47,8 @@ _BY_TWO = (
 )
 _OTHERS = (
     "the addresses ask for no more, requests are equal, and at smaller shapes wavefronts are too. The surplus changes "
-    "from run to run, so no instruction makes it. L1 shares its banks with shared memory: with loads that go past L1, or "
-    "none, the same stores have no surplus (benchmarks/store_wavefronts.py)"
+    "from run to run, so no instruction makes it. L1 shares its banks with shared memory: with loads that go past L1, "
+    "or none, the same stores have no surplus (benchmarks/store_wavefronts.py)"
 )
 WHY = {
     ("shared_tiles", SHARED_LOADS): (40 / 64, 40 / 64, _BY_FOUR),
