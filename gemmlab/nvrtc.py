@@ -79,8 +79,8 @@ def compile_ptx(source: str, options: tuple[str, ...] = (), arch: str = "sm_90")
     """Return the PTX of a CUDA C++ source for `arch` ('sm_90' or 'compute_90'), with `.loc` lines.
 
     The source is C++17 unless an option says otherwise. Raises CompileError when NVRTC refuses it, crashes over it, or
-    takes more than SECONDS or compiler_process.MEMORY_BYTES; ValueError for an empty source, an unknown architecture or
-    an option that sets one; CompilerUnavailable where NVRTC is not installed.
+    takes more than SECONDS or compiler_process.MEMORY_BYTES; ValueError for an empty source, an unknown architecture,
+    an option that sets one, or NUL and halves of characters; CompilerUnavailable where NVRTC is not installed.
     """
     ptx, _ = _compile(_checked_source(source), _checked_options(options), f"compute_{_compute_capability(arch)}")
     return ptx
@@ -168,6 +168,8 @@ def _checked_options(options: Iterable[str]) -> tuple[str, ...]:
     for option in options:
         if not isinstance(option, str):
             raise TypeError(f"a compiler option must be a string, but {option!r} is of type {type(option).__name__}")
+        if odd := re.search("[\0\ud800-\udfff]", option):
+            raise ValueError(f"the compiler option {option!r} holds {odd[0]!r}, which no compiler takes: leave it out")
         if _option_kind(option) == "architecture":
             raise ValueError(
                 f"leave {option!r} out of the options: the architecture is no option, it follows from the "

@@ -125,6 +125,12 @@ def test_what_is_no_source_is_refused(call, source, error, message):
         call(source)
 
 
+@pytest.mark.parametrize("odd", ["\0", "\ud83d"])
+def test_an_option_that_no_compiler_takes_is_refused_with_what_is_odd_in_it(odd):
+    with pytest.raises(ValueError, match=re.escape(f"the compiler option {f'-DX={odd}'!r} holds {odd!r}")):
+        nvrtc.compile_ptx(KERNEL, (f"-DX={odd}",))
+
+
 def test_compiling_again_returns_what_is_cached():
     assert nvrtc.compile_ptx(KERNEL) is nvrtc.compile_ptx(KERNEL)
 
