@@ -19,6 +19,7 @@ MEMORY_BYTES = 2 << 30
 """Bytes of address space that the compiler may have, where the system limits them (Linux)."""
 
 _LONGEST = 1e6  # seconds; more would be more than a timer takes
+_LAST_MOMENT = 10.0  # seconds; Python closes its output before it is gone
 _turn = threading.Lock()
 
 
@@ -37,10 +38,9 @@ def compiled(name: str, source: str, options: tuple[str, ...], seconds: float) -
             pickle.dump((name, source, options, min(seconds, _LONGEST)), process.stdin)
             process.stdin.flush()
             return pickle.load(process.stdout)
-        except (EOFError, OSError):
-            late = time.monotonic() - begun >= seconds
-            _end(process)
-            raise CompilerStopped(f"took more than {seconds:g} s" if late else _death(process.returncode)) from None
+        except (EOFError, OSError, pickle.UnpicklingError):  # the last of an answer that breaks off
+            late, death = time.monotonic() - begun >= seconds, _death(process)
+            raise CompilerStopped(f"took more than {seconds:g} s" if late else death) from None
         except BaseException:
             _end(process)
             raise
@@ -58,7 +58,7 @@ def _living() -> subprocess.Popen:
 def _process(owner: int) -> subprocess.Popen:
     """The compiler's process; one that was forked, whose number `owner` is another, starts its own."""
     command = [sys.executable, "-P", __file__]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, sys.path))}
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
     atexit.register(_end, process)
     return process
@@ -74,7 +74,14 @@ def _end(process: subprocess.Popen) -> None:
     process.wait()
 
 
-def _death(code: int) -> str:
+def _death(process: subprocess.Popen) -> str:
+    """End a process that gave no answer; return how it ended."""
+    try:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_LAST_MOMENT)
+    finally:
+        _end(process)
+    code = process.returncode
     ended = f"crashed with {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
     return f"{ended}; it may have {MEMORY_BYTES >> 20:,} MiB of memory"
 
@@ -103,7 +110,9 @@ def _limit_memory() -> None:
         import resource
     except ImportError:
         return
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, resource.getrlimit(resource.RLIMIT_AS)[1]))
+    _, most = resource.getrlimit(resource.RLIMIT_AS)
+    limit = MEMORY_BYTES if most == resource.RLIM_INFINITY else min(MEMORY_BYTES, most)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, most))
 
 
 def _compile(name: str, source: str, options: tuple[str, ...]) -> tuple[str, str, str]:

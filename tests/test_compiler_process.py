@@ -1,19 +1,22 @@
 """The compiler runs apart: whatever a source makes it do, this process goes on."""
 
+import io
 import os
+import pickle
 import shlex
 import signal
 import subprocess
 import sys
 import threading
-import time
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from gemmlab import compiler_process, nvrtc
 
 KERNEL = 'extern "C" __global__ void k(float* y) { y[0] = %d; }'
-# each level holds two of the next: 2^40 templates
+# each level holds two of the next: 2^40 templates, which take seconds until they fill the compiler's memory
 ENDLESS = """template <int N, long M>
 struct S { static constexpr long v = S<N - 1, 2 * M>::v + S<N - 1, 2 * M + 1>::v; };
 template <long M> struct S<0, M> { static constexpr long v = 0; };
@@ -47,26 +50,74 @@ def test_a_compilation_without_end_is_stopped_and_the_next_one_is_right(monkeypa
     assert ".entry k(" in nvrtc.compile_ptx(fresh())
 
 
-def test_an_interrupt_stops_a_compilation_and_the_next_one_is_right():
-    nvrtc.compile_ptx(fresh())
-    compiling = number()
-    interrupt = threading.Timer(0.5, signal.raise_signal, [signal.SIGINT])
-    interrupt.start()
-    begun = time.monotonic()
-    with pytest.raises(KeyboardInterrupt):
-        nvrtc.compile_ptx(ENDLESS)
-    assert time.monotonic() - begun < 30
-    assert ".entry k(" in nvrtc.compile_ptx(fresh())
-    assert number() != compiling
+@pytest.fixture
+def answering(monkeypatch):
+    """Let a function answer for the compiler: it is called with the compiler's pipe once a source has gone there."""
+
+    def instead(answer):
+        monkeypatch.setattr(compiler_process, "pickle", SimpleNamespace(**vars(pickle) | {"load": answer}))
+
+    return instead
+
+
+def while_compiling(answering, act):
+    """Do something a moment after a source has gone to the compiler."""
+
+    def answer(pipe):
+        threading.Timer(0.3, act).start()
+        return pickle.load(pipe)
+
+    answering(answer)
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs signals")
-def test_a_compiler_that_dies_is_an_error_that_names_the_signal_and_the_next_one_is_right():
+def test_an_interrupt_stops_a_compilation_and_the_next_one_is_right(answering, monkeypatch):
     nvrtc.compile_ptx(fresh())
-    killing = threading.Timer(0.5, os.kill, [number(), signal.SIGKILL])
-    killing.start()
+    compiling = compiler_process._process(os.getpid())
+    while_compiling(answering, lambda: os.kill(os.getpid(), signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        nvrtc.compile_ptx(ENDLESS)
+    assert compiling.returncode == -signal.SIGKILL  # and it did not end by itself
+    monkeypatch.undo()
+    assert ".entry k(" in nvrtc.compile_ptx(fresh())
+    assert number() != compiling.pid
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs signals")
+def test_a_compiler_that_dies_is_an_error_that_names_the_signal_and_the_next_one_is_right(answering, monkeypatch):
+    nvrtc.compile_ptx(fresh())
+    while_compiling(answering, compiler_process._process(os.getpid()).kill)
     with pytest.raises(nvrtc.CompileError, match="NVRTC crashed with SIGKILL; it may have 2,048 MiB"):
         nvrtc.compile_ptx(ENDLESS)
+    monkeypatch.undo()
+    assert ".entry k(" in nvrtc.compile_ptx(fresh())
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs signals")
+def test_an_answer_that_breaks_off_is_a_compiler_that_died(answering, monkeypatch):
+    nvrtc.compile_ptx(fresh())
+    process = compiler_process._process(os.getpid())
+
+    def half(pipe):
+        process.kill()
+        return pickle.load(io.BytesIO(pickle.dumps(("", "", "ptx"))[:-4]))
+
+    answering(half)
+    with pytest.raises(nvrtc.CompileError, match="NVRTC crashed with SIGKILL"):
+        nvrtc.compile_ptx(fresh())
+    monkeypatch.undo()
+    assert ".entry k(" in nvrtc.compile_ptx(fresh())
+
+
+def test_a_compiler_that_ends_by_itself_is_not_taken_for_one_that_was_killed():
+    with pytest.raises(compiler_process.CompilerStopped, match=r"^ended with status 1; "):
+        compiler_process.compiled("k.cu", fresh(), ("\ud800",), 60.0)  # an option that it cannot encode
+    assert ".entry k(" in nvrtc.compile_ptx(fresh())
+
+
+def test_a_path_among_the_directories_of_modules_stops_no_compilation(monkeypatch):
+    compiler_process._end(compiler_process._process(os.getpid()))
+    monkeypatch.setattr(sys, "path", [*sys.path, Path("elsewhere")])
     assert ".entry k(" in nvrtc.compile_ptx(fresh())
 
 
@@ -92,6 +143,17 @@ def test_the_compiler_may_have_so_much_memory():
     with open(f"/proc/{number()}/limits") as limits:
         (line,) = (line for line in limits if line.startswith("Max address space"))
     assert int(line.split()[3]) == compiler_process.MEMORY_BYTES
+
+
+@pytest.mark.skipif(not os.path.exists("/proc"), reason="limits memory on Linux")
+def test_where_no_process_may_have_so_much_the_compiler_has_what_it_may():
+    program = (
+        "import resource, runpy; resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30)); "
+        f"runpy.run_path({compiler_process.__file__!r})['_limit_memory'](); "
+        "print(resource.getrlimit(resource.RLIMIT_AS))"
+    )
+    said = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
+    assert said.strip() == f"({2**30}, {2**30})"
 
 
 def test_threads_that_compile_at_once_get_each_its_own():
