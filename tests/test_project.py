@@ -87,6 +87,7 @@ LAYERS = (
     "emulator.initialized",
     "emulator.footprint",
     "emulator.ordering",
+    "emulator.publications",
     "emulator.shadow",
     "emulator.watched",
     "emulator.conflict",

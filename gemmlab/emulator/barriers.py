@@ -14,7 +14,7 @@ import numpy as np
 
 from .faults import Hazard, KernelFault
 from .instructions import DTYPES, Code, Read, UnsupportedInstruction, destination, merge, read, read_predicate
-from .lanes import WARP, Batch, Mask
+from .lanes import WARP, Batch, Mask, warps_of
 from .ptx import Instruction
 
 BARRIERS = 16
@@ -138,7 +138,7 @@ def meet(batch: Batch, waits: Sequence[Wait], arrivals: Sequence[Wait], living: 
     waiting = [(w, batch.flat(w.mask)) for w in waits]
     passed = [(a, batch.flat(a.mask)) for a in arrivals]
     alive, nobody = batch.active(living), np.zeros((batch.blocks, batch.threads), bool)
-    busy = _by_warp(alive & ~np.logical_or.reduce([nobody, *(lanes for _, lanes in waiting)]))
+    busy = warps_of(alive & ~np.logical_or.reduce([nobody, *(lanes for _, lanes in waiting)]))
     found = []
     for number in sorted({w.number for w in waits}):
         here, gone = (
@@ -148,17 +148,12 @@ def meet(batch: Batch, waits: Sequence[Wait], arrivals: Sequence[Wait], living: 
         counts = [w.count * lanes.any(axis=1) for w, lanes in [*waiting, *passed] if w.number == number]
         wanted = np.maximum.reduce(counts)
         some, whole = here.any(axis=1), (here == alive).all(axis=1)
-        warps = _by_warp(gone) | _by_warp(here) & ~busy
+        warps = warps_of(gone) | warps_of(here) & ~busy
         ready = some & np.where(wanted > 0, WARP * warps.sum(axis=1) >= wanted, whole)
         if ready.any():
             rows = ready[:, None]
             found.append((number, Meeting((here | gone) & rows, here & rows, whole & (ready | ~some), number)))
     return found
-
-
-def _by_warp(lanes: np.ndarray) -> np.ndarray:
-    """(blocks, threads) as (blocks, warps): which warps have a lane here."""
-    return np.logical_or.reduceat(lanes, np.arange(0, lanes.shape[1], WARP), axis=1)
 
 
 def reduced(batch: Batch, waits: Sequence[Wait], reduction: str | None, went: np.ndarray) -> np.ndarray | None:

@@ -11,7 +11,7 @@ import numpy as np
 from .barriers import Left, Wait
 from .faults import Hazard
 from .instructions import Frame
-from .lanes import WARP, Batch, Mask
+from .lanes import WARP, Batch, Mask, warps_of
 from .observer import Observer
 
 
@@ -128,6 +128,4 @@ def _threads(batch: Batch, wait: Wait) -> int:
 
 def _warps(lanes: np.ndarray, others: np.ndarray) -> np.ndarray:
     """Blocks in which one warp has lanes in both."""
-    starts = np.arange(0, lanes.shape[1], WARP)
-    both = np.logical_or.reduceat(lanes, starts, axis=1) & np.logical_or.reduceat(others, starts, axis=1)
-    return both.any(axis=1)
+    return (warps_of(lanes) & warps_of(others)).any(axis=1)

@@ -106,6 +106,11 @@ class Batch:
         return (int(x), int(y), int(z))
 
 
+def warps_of(lanes: np.ndarray) -> np.ndarray:
+    """Which warps have a lane here: (rows, threads) as (rows, warps)."""
+    return np.logical_or.reduceat(lanes, np.arange(0, lanes.shape[1], WARP), axis=1)
+
+
 def batches(grid: tuple[int, int, int], block: tuple[int, int, int], lanes: int) -> Iterator[Batch]:
     """Cut a grid, (z, y, x), into boxes of at most `lanes` lanes each (one block at least), in launch order. A grid may
     have 2^63 blocks, so each box is made when it is asked for.

@@ -1,9 +1,9 @@
 """An observer that finds races: two threads touch a byte, one at least writes, and nothing orders the two.
 
-Judged by what orders accesses (`ordering.py`), whatever the values and in whatever order the emulator ran them. Two
-atomics do not race; a volatile access counts as an atomic one in global memory, where flags are kept, and as a plain
-one in shared memory, where it orders no lanes. Bytes that an asynchronous copy brings race with everything until the
-thread that asked has waited for them; they count as written by it at that moment.
+Judged by what orders accesses (`ordering.py`, `publications.py`), whatever the values and in whatever order the
+emulator ran them. Two atomics do not race; a volatile access counts as an atomic one in global memory, where flags are
+kept, and as a plain one in shared memory, where it orders no lanes. Bytes that an asynchronous copy brings race with
+everything until the thread that asked has waited for them; they count as written by it at that moment.
 
 Reads of an array that nobody has written lately cost nothing but a note; notes are looked at when somebody writes.
 
@@ -29,7 +29,8 @@ from .footprint import Footprints
 from .instructions import Frame, Site
 from .lanes import WARP, Batch, Mask
 from .observer import Observer
-from .ordering import Clock, Ordering, Publications
+from .ordering import Clock, Ordering
+from .publications import Publications
 from .shadow import NEVER, Concurrent, Records, Shadow
 from .touches import Touch, Touches
 from .watched import Note, Span, Watched
