@@ -69,10 +69,10 @@ def test_code_that_does_not_compile_is_told_in_the_compilers_words(judge):
 )
 def test_an_attempt_that_never_ends_is_refused_after_its_time(judge, body, monkeypatch, capsys):
     monkeypatch.setattr(attempts, "SECONDS", 0.5)
-    before, limit = time.monotonic(), emulator.time_limit()
+    before, limit = time.process_time(), emulator.time_limit()  # of this process alone, whatever else the machine does
     with pytest.raises(Refused, match="the time for all launches together is up; a loop here may never end"):
         judge(kernel(ENTRIES[judge], body))
-    assert time.monotonic() - before < 10
+    assert time.process_time() - before < 10
     assert emulator.time_limit() == limit
 
 
