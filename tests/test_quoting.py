@@ -45,6 +45,7 @@ def test_a_value_is_written_in_at_most_80_characters_whatever_it_is(value, text)
         (lambda: rungs(LONG), r"no rung 'x+\.\.\.; known: 0"),
         (lambda: rungs(LONG + "-"), r"'x+\.\.\. is no range"),
         (lambda: chosen_rungs(LONG), r"--rungs 'x+\.\.\.: there is no rung"),
+        (lambda: chosen_rungs("0," * 6000 + "0"), r"--rungs '[0,]+\.\.\. names rung 0 \(naive\) twice"),
         (lambda: Gemm(HUGE, 2, 2), f"A would have {MANY} x 2 = {MANY} elements"),
         (lambda: Gemm(-HUGE, 2, 2), f"M is {MANY}, but must be at least 1"),
         (lambda: Gemm(LONG, 2, 2), r"M is 'x+\.\.\., but must be an integer of at least 1"),

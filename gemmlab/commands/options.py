@@ -88,7 +88,7 @@ def chosen_rungs(selection: str | None) -> tuple[Any, ...]:
         raise ValueError(f"--rungs {shown(selection)}: {error}") from None
     for position, rung in enumerate(rungs):
         if rung in rungs[:position]:
-            raise ValueError(f"--rungs {selection!r} names rung {rung.number} ({rung.name}) twice: name it once")
+            raise ValueError(f"--rungs {shown(selection)} names rung {rung.number} ({rung.name}) twice: name it once")
     return rungs
 
 
