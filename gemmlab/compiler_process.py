@@ -20,7 +20,6 @@ MEMORY_BYTES = 2 << 30
 
 _LONGEST = 1e6  # seconds; more would be more than a timer takes
 _LAST_MOMENT = 10.0  # seconds; Python closes its output before it is gone
-_turn = threading.Lock()
 
 
 class CompilerStopped(Exception):
@@ -32,7 +31,7 @@ def compiled(name: str, source: str, options: tuple[str, ...], seconds: float) -
 
     Raises CompilerStopped where it takes more than `seconds` or MEMORY_BYTES, or crashes. An interrupt stops it.
     """
-    with _turn:
+    with _turn(os.getpid()):
         process, begun = _living(), time.monotonic()
         try:
             pickle.dump((name, source, options, min(seconds, _LONGEST)), process.stdin)
@@ -52,6 +51,12 @@ def _living() -> subprocess.Popen:
     if process.poll() is not None:
         _end(process)
     return _process(os.getpid())
+
+
+@functools.cache
+def _turn(owner: int) -> threading.Lock:
+    """Lets one thread at a time ask; one of its own for a process that was forked while another thread was asking."""
+    return threading.Lock()
 
 
 @functools.cache

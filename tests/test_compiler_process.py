@@ -172,6 +172,19 @@ def test_threads_that_compile_at_once_get_each_its_own():
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_process_forked_while_another_thread_compiles_compiles_too():
+    source = fresh()
+    with compiler_process._turn(os.getpid()):  # as a thread holds it that compiles
+        child = os.fork()
+        if child == 0:
+            try:
+                right = ".entry k(" in nvrtc.compile_ptx(source)
+            finally:
+                os._exit(0 if right else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_process_has_a_compiler_of_its_own():
     nvrtc.compile_ptx(fresh())
     before, source = number(), fresh()

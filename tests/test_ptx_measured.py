@@ -148,3 +148,9 @@ def test_of_f64_nans_the_one_survives_that_did_on_the_h200(opcode, operands, res
 @pytest.mark.parametrize(("half", "double"), [(0x7C01, 0x7FF8040000000000), (0xFD23, 0xFFFC8C0000000000)])
 def test_a_signalling_nan_that_widens_to_f64_is_quiet_as_on_the_h200(half, double):
     assert compute("cvt.f64.f16", "f64", ("b16", np.array([half], np.uint16)))[0] == double
+
+
+@pytest.mark.parametrize(("opcode", "a", "b"), [("add.rn.f64", np.inf, -np.inf), ("mul.rz.f64", 0.0, np.inf)])
+def test_an_invalid_operation_in_f64_gives_the_nan_that_it_gave_on_the_h200(opcode, a, b):
+    operands = [("f64", np.array([value])) for value in (a, b)]
+    assert compute(opcode, "f64", *operands)[0] == 0xFFF8000000000000

@@ -27,6 +27,7 @@ from .formats import F16, F32, Format
 
 _F64 = np.dtype(np.float64)
 _QUIET = np.uint64(1 << 51)
+_INVALID = np.uint64(0xFFF8 << 48).view(_F64)
 _ONE = np.uint64(1)
 # Of a float64, the top three bits of the exponent and the 29 bits that a float32 lacks. Once _SHIFT is added, the
 # former are all ones for the exponents of normal float32 (897 to 1150, and two more), the latter zero for a value
@@ -52,10 +53,11 @@ def quiet(value: np.ndarray) -> np.ndarray:
 
 def surviving_nan(result: np.ndarray, first: np.ndarray, second: np.ndarray, *third: np.ndarray) -> np.ndarray:
     """A float64 result that is NaN as that of its operands which survives on an H200: of two NaNs the second, of three
-    the second before the third. The ISA leaves it open.
+    the second before the third, and else the one that an invalid operation gives there. The ISA leaves it open.
     """
     nan = np.isnan(result)
     if nan.any():
+        result = np.where(nan, _INVALID, result)
         for operand in (first, *third, second):
             result = np.where(nan & np.isnan(operand), quiet(operand), result)
     return result
