@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from gemmlab import roofline
 from gemmlab.gemm import Gemm
 from gemmlab.records import ENVIRONMENT
 from gemmlab.schema import Nullable, check
@@ -50,7 +51,7 @@ def shipped() -> tuple[Mapping[str, Any], ...]:
 
 def timed(runs: Iterable[Mapping[str, Any]], card: str, problem: Gemm) -> list[Mapping[str, Any]]:
     """Return the right rows of CUTLASS on a card at a problem's shape, of the newest run that has any, each with the
-    run's `date`; none where nobody has timed it.
+    run's `date` and, as a rung's, its `gflops` and `percent_of_cublas`; none where nobody has timed it.
     """
     shape = [problem.M, problem.N, problem.K]
     dated = sorted(
@@ -59,10 +60,18 @@ def timed(runs: Iterable[Mapping[str, Any]], card: str, problem: Gemm) -> list[M
     for run in reversed(dated):
         rows = [row for row in run["rows"] if row["shape"] == shape and row["correct"] and row["milliseconds"]]
         if rows:
-            return [row | {"date": run["environment"]["date"]} for row in rows]
+            return [row | _speed(row, problem) | {"date": run["environment"]["date"]} for row in rows]
     return []
 
 
 def best(runs: Iterable[Mapping[str, Any]], card: str, problem: Gemm) -> Mapping[str, Any] | None:
     """Return the fastest of the rows that `timed` returns, or None where there are none."""
-    return min(timed(runs, card, problem), key=lambda row: statistics.median(row["milliseconds"]), default=None)
+    return max(timed(runs, card, problem), key=lambda row: row["gflops"], default=None)
+
+
+def _speed(row: Mapping[str, Any], problem: Gemm) -> dict[str, float]:
+    speed, cublas = (
+        roofline.throughput(problem.flops, statistics.median(row[name]))
+        for name in ("milliseconds", "cublas_milliseconds")
+    )
+    return {"gflops": speed / 1e9, "percent_of_cublas": roofline.percent_of(speed, cublas)}

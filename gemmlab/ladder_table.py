@@ -7,7 +7,6 @@ from typing import Any
 
 from gemmlab import columns, cutlass, cutlass_runs, measured, roofline
 from gemmlab.columns import WIDTH, Column, known, significant
-from gemmlab.gemm import Gemm
 from gemmlab.gpus import ARCHITECTURES
 from gemmlab.published import Ladder
 from gemmlab.records import Record
@@ -79,7 +78,7 @@ def of_cutlass(record: Record) -> str:
     """
     problem = measured.problem_of(record)
     timed = cutlass_runs.timed(cutlass_runs.shipped(), record.card or "", problem)
-    rows = {(*row["threadblock"], *row["warp"], row["stages"]): _speed_of_cutlass(row, problem) for row in timed}
+    rows = {(*row["threadblock"], *row["warp"], row["stages"]): row for row in timed}
     source = f" measured: {timed[0]['date'] if timed else 'nothing'} "
     names = {str(each): (*each.threadblock, *each.warp, each.stages) for each in cutlass.SETTINGS}
     by_name = {name: rows[setting] for name, setting in names.items() if setting in rows}
@@ -148,14 +147,7 @@ def _cutlass(record: Record) -> dict[str, Mapping[str, Any]]:
     """CUTLASS's row on a record's card, at its problem, with the fields of a rung's; none where nobody timed it."""
     problem = measured.problem_of(record)
     row = cutlass_runs.best(cutlass_runs.shipped(), record.card or "", problem)
-    return {} if row is None else {CUTLASS: _speed_of_cutlass(row, problem)}
-
-
-def _speed_of_cutlass(row: Mapping[str, Any], problem: Gemm) -> Mapping[str, Any]:
-    median, yardstick = (statistics.median(row[name]) for name in ("milliseconds", "cublas_milliseconds"))
-    speed, cublas = (roofline.throughput(problem.flops, time) for time in (median, yardstick))
-    share = roofline.percent_of(speed, cublas)
-    return {"milliseconds": row["milliseconds"], "gflops": speed / 1e9, "percent_of_cublas": share}
+    return {} if row is None else {CUTLASS: row}
 
 
 def _of_cutlass(number: int, record: Record) -> str:
